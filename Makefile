@@ -1,0 +1,40 @@
+# make run and make test are all a newcomer needs; both set up .venv by themselves.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PORT   ?= 8501
+
+.PHONY: help run test lint types check-all bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.0.1
+	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
+
+test: $(VENV)/.installed  ## set up what is missing, then run the tests
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev  ## ruff: lint and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev  ## mypy, strict on planner/
+	$(BIN)/python -m mypy
+
+check-all: lint types test  ## everything
+
+bench: $(VENV)/.installed  ## timings, printed and never asserted
+	$(BIN)/python -m tests.benchmarks
+
+clean:  ## remove the environment
+	rm -rf $(VENV)
+
+$(VENV)/.installed: requirements.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@

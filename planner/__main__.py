@@ -1,0 +1,156 @@
+"""The command line: read, kv, plan, batch, report. One JSON object on stdout with --json; a user's error is exit 2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.api import answer
+from planner.errors import InvalidInput, PlannerError
+from planner.messages import render
+from planner.scenario import OPTIONS
+
+FLAGS = [name for name, o in OPTIONS.items() if o.kind == "flag"]
+MAX_BATCH_LINE = 1 << 20
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="python -m planner", description=render("cli.about"))
+    commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    for name, many in (("read", True), ("kv", True), ("plan", True), ("report", False)):
+        sub = commands.add_parser(name, help=render(f"cli.{name}"))
+        sub.add_argument("source", nargs="+" if many else None, metavar="SOURCE", help=render("cli.source"))
+        sub.add_argument("--json", action="store_true", help=render("cli.json"))
+        sub.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
+        if name != "read":
+            _scenario_options(sub)
+        if name == "plan":
+            sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
+        if name == "report":
+            sub.add_argument("--format", choices=("json", "md", "html", "csv"), default="md", help=render("cli.format"))
+            sub.add_argument("-o", "--out", metavar="FILE", help=render("cli.out"))
+    batch = commands.add_parser("batch", help=render("cli.batch"))
+    batch.add_argument("file", metavar="FILE", help=render("cli.batch_file"))
+    batch.add_argument("--json", action="store_true", help=render("cli.json"))
+    return top
+
+
+def _scenario_options(sub: argparse.ArgumentParser) -> None:
+    for name, o in OPTIONS.items():
+        if name == "model":
+            continue
+        flag = name.replace("_", "-")
+        text = render(f"option.{name}")
+        if o.kind == "flag":
+            sub.add_argument(f"--no-{flag}", dest=name, action="store_const", const=False, default=None, help=text)
+        else:
+            names = [f"--{flag}"] + (["--batch", "--concurrency"] if name == "sequences" else [])
+            sub.add_argument(*names, dest=name, metavar=(o.kind if o.kind != "choice" else flag).upper(), help=text)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors become our own, so that --json callers get their object."""
+
+    def error(self, message: str) -> Any:
+        raise InvalidInput("usage", field="command", detail=message[:300])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = parser().parse_args(words)
+        if args.command == "batch":
+            return _batch(args.file)
+        options = {name: getattr(args, name, None) for name in OPTIONS if name != "model"}
+        options = {k: v for k, v in options.items() if v is not None}
+        if args.harmless:
+            options["harmless"] = args.harmless
+        if getattr(args, "remedies", False):
+            options["remedies"] = True
+        if args.command == "report":
+            return _report(args, options)
+        return _several(args.command, args.source, options, args.json)
+    except PlannerError as e:
+        return _failed(e)
+
+
+def _several(command: str, sources: Sequence[str], options: dict[str, Any], as_json: bool) -> int:
+    """One object a source; exit 0 if at least one succeeded, 2 if none."""
+    good = 0
+    for source in sources:
+        out = _answer(command, source, options)
+        good += "error" not in out
+        if as_json or "error" in out:
+            print(json.dumps(out))
+        else:
+            from planner.report.text import text
+
+            print(text(command, out))
+    return 0 if good else 2
+
+
+def _answer(command: str, source: str, options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return answer(command, source, options)
+    except PlannerError as e:
+        return {"error": e.to_json(), "source": {"path": source[:400]} if Path(source[:400]).suffix == ".json" else {"asked": source[:400]}}
+
+
+def _batch(name: str) -> int:
+    """One request a line, one answer a line, in order; a bad line is answered in its place."""
+    answered = 0
+    for line in _lines(name):
+        if not line.strip():
+            continue
+        try:
+            request = json.loads(line) if len(line) <= MAX_BATCH_LINE else None
+        except (ValueError, RecursionError):
+            request = None
+        if not isinstance(request, dict) or not isinstance(request.get("source"), str) or not isinstance(request.get("command"), str):
+            out: dict[str, Any] = {"error": InvalidInput("batch_line", field="command").to_json()}
+        else:
+            options = {k: v for k, v in request.items() if k not in ("command", "source")}
+            out = _answer(request["command"], request["source"], options)
+        answered += 1
+        print(json.dumps(out))
+    return 0 if answered else 2
+
+
+def _lines(name: str) -> Iterator[str]:
+    if name == "-":
+        yield from sys.stdin
+        return
+    try:
+        with Path(name).open(encoding="utf-8-sig", errors="replace") as f:
+            yield from f
+    except OSError as e:
+        raise InvalidInput("file_unreadable", field="file", value=name[:200], detail=e.strerror or "") from None
+
+
+def _report(args: argparse.Namespace, options: dict[str, Any]) -> int:
+    from planner.report import write
+
+    data = write(args.source, options, args.format)
+    if args.out:
+        try:
+            Path(args.out).write_bytes(data)
+        except OSError as e:
+            raise InvalidInput("file_unreadable", field="out", value=args.out[:200], detail=e.strerror or "") from None
+        if args.json:
+            print(json.dumps({"written": args.out, "bytes": len(data), "format": args.format}))
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+def _failed(e: PlannerError) -> int:
+    print(json.dumps({"error": e.to_json()}))
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Pure JSON handlers: what the command line, a batch line and an HTTP route all answer. No printing, no files written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.cache import Cross, Kind, Rows, State
+from planner.capacity import CapacityPlan, Footprint, measure, plan
+from planner.errors import InvalidInput
+from planner.hardware import find
+from planner.model import ModelSpec
+from planner.notes import Note
+from planner.readers import read_config
+from planner.scenario import Scenario, from_options
+from planner.sources import Loaded, load
+from planner.weights import parameters
+
+# Options of a request that are not part of a Scenario.
+_REQUEST_ONLY = ("command", "source", "remedies", "harmless")
+
+
+def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
+    return read_config(loaded.raw, loaded.name, harmless=harmless)
+
+
+def answer(command: str, source: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """One request of the contract: read, kv or plan of one source. Raises PlannerError."""
+    loaded = load(source)
+    harmless = tuple(str(k) for k in options.get("harmless") or ())
+    model = model_of(loaded, harmless)
+    if command == "read":
+        unknown = [k for k in options if k not in _REQUEST_ONLY]
+        if unknown:
+            raise InvalidInput("unknown_option", field=str(unknown[0])[:60], known="harmless")
+        out = read_json(model)
+    else:
+        chosen = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
+        if command == "kv":
+            s = from_options(chosen, Scenario(model=source[:400], engine="architecture", sequences=1))
+            if "tokens" not in chosen:
+                raise InvalidInput("option_missing", field="tokens")
+            out = kv_json(measure(model, find(s.gpu) if s.engine == "vllm" else None, s), s)
+        elif command == "plan":
+            s = from_options(chosen, _plan_base(source, model, chosen))
+            hardware = find(s.gpu) if s.gpu else None
+            out = plan_json(plan(model, hardware, s), remedies=bool(options.get("remedies")))
+        else:
+            raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
+    notes = [n.to_json() for n in loaded.notes]
+    out["notes"] = notes + out.get("notes", [])
+    out["source"] = dict(loaded.provenance)
+    return out
+
+
+def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scenario:
+    """Defaults of `plan` on the command line: one sequence of the largest length, unless a load is given."""
+    longest = chosen.get("max_model_len") or chosen.get("max-model-len") or model.max_context_tokens or Scenario().tokens
+    try:
+        longest = min(int(longest), model.max_context_tokens or int(longest))
+    except (TypeError, ValueError):
+        longest = model.max_context_tokens or Scenario().tokens
+    return Scenario(model=source[:400], sequences=1, tokens=max(1, longest))
+
+
+# -- read ----------------------------------------------------------------------------------------------------------------
+
+
+def read_json(model: ModelSpec) -> dict[str, Any]:
+    p = parameters(model)
+    return {
+        "name": model.name,
+        "model_type": model.model_type,
+        "architecture": model.architecture,
+        "verified": model.verified,
+        "weight_dtype": model.dtype.name,
+        "quantization": model.quantization,
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "max_context_tokens": model.max_context_tokens,
+        "tied_embeddings": model.tied_embeddings,
+        "parameters": {"total": p.total, "active": p.active, "embedding": p.embedding, "routed_experts": p.routed_experts, "estimated": not p.exact},
+        "layers": [
+            {"index": i, "caches": [kind_json(k) for k in layer.caches], "shares_with": layer.shares_with} for i, layer in enumerate(model.layers)
+        ],
+        "groups": [{**kind_json(k), "layers": len(where), "indices": list(where)} for k, where in model.cache_groups()],
+        "notes": notes_json(model.notes),
+    }
+
+
+def kind_json(kind: Kind) -> dict[str, Any]:
+    if isinstance(kind, Rows):
+        out: dict[str, Any] = {"kind": kind.kind, "heads": kind.heads, "k_dim": kind.k_dim, "v_dim": kind.v_dim, "shard": kind.shard}
+        if kind.limit_tokens is not None:
+            out["window_tokens"] = kind.limit_tokens
+        return out | ({"ratio": kind.ratio} if kind.ratio != 1 else {})
+    if isinstance(kind, State):
+        tensors = [{"name": t.name, "elements": t.elements, "dtype": t.dtype.name if t.dtype else "model"} for t in kind.tensors]
+        return {"kind": kind.kind, "shard": kind.shard, "tensors": tensors}
+    assert isinstance(kind, Cross)
+    return {"kind": kind.kind, "heads": kind.heads, "k_dim": kind.k_dim, "v_dim": kind.v_dim, "source_tokens": kind.source_tokens}
+
+
+def notes_json(notes: tuple[Note, ...]) -> list[dict[str, str]]:
+    return [n.to_json() for n in notes]
+
+
+# -- kv ------------------------------------------------------------------------------------------------------------------
+
+
+def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
+    return {
+        "architecture_bytes": f.architecture_bytes,
+        "engine": f.setting.engine,
+        "engine_version": f.setting.version,
+        "engine_bytes": f.engine_bytes,
+        "per_rank_bytes": list(f.per_rank_bytes),
+        "admission_bytes": f.admission_bytes,
+        "resident_bytes": f.engine_bytes,
+        "bytes_per_token_unbounded": f.bytes_per_token_unbounded,
+        "windowed": list(f.windowed),
+        "state_bytes_per_sequence": f.state_bytes_per_sequence,
+        "cross_bytes_per_encoder_token": f.cross_bytes_per_encoder_token,
+        "cross_bytes": f.cross_bytes,
+        "kv_dtype": f.setting.kv.name,
+        "tokens": s.tokens,
+        "batch": s.sequences,
+        "formula": [line.text for line in f.formula],
+        "notes": notes_json(f.notes),
+    }
+
+
+# -- plan ----------------------------------------------------------------------------------------------------------------
+
+
+def plan_json(p: CapacityPlan, *, remedies: bool = False) -> dict[str, Any]:
+    out = {
+        "model": p.model.name,
+        "engine": p.setting.engine,
+        "engine_version": p.setting.version,
+        "gpu": p.hardware.name if p.hardware else None,
+        "fits": p.fits,
+        "limited_by": p.limited_by,
+        "shortfall_bytes": p.shortfall_bytes,
+        "rank_ledgers": [[line.to_json() for line in rank] for rank in p.ledgers],
+        "binding_rank": p.binding_rank,
+        "replicas": p.replicas,
+        "kv_pool_bytes": p.kv_pool_bytes,
+        "kv_free_bytes": p.free_bytes,
+        "bytes_per_block": p.bytes_per_block,
+        "num_blocks": p.num_blocks,
+        "block_size": p.pools[0].block_size if len(p.pools) == 1 else None,
+        "blocks_per_request": p.blocks_per_request,
+        "max_concurrency": p.max_concurrency,
+        "kv_tokens": p.kv_tokens,
+        "max_sequences": p.max_sequences,
+        "longest_context_tokens": p.longest_context_tokens(),
+        "pools": [pool_json(p, i) for i in range(len(p.pools))],
+        "weights_bytes_per_rank": list(p.weights_bytes_per_rank),
+        "architecture_bytes": p.footprint.architecture_bytes,
+        "engine_bytes": p.footprint.engine_bytes,
+        "admission_bytes": p.footprint.admission_bytes,
+        "per_rank_bytes": list(p.footprint.per_rank_bytes),
+        "gap": [{"name": g.name, "code": g.code, "bytes": g.bytes} for g in p.gap],
+        "kv_dtype": p.setting.kv.name,
+        "formula": [line.text for line in p.footprint.formula],
+        "latency": None,
+        "launch": {},
+        "scenario": p.scenario.to_json(),
+        "identities": identities(p),
+        "notes": notes_json(p.notes),
+    }
+    if remedies:
+        from planner.remedies import remedies as find_remedies
+
+        out["remedies"] = [r.to_json() for r in find_remedies(p)]
+    return out
+
+
+def pool_json(p: CapacityPlan, index: int) -> dict[str, Any]:
+    pool = p.pools[index]
+    return {
+        "name": pool.name,
+        "bytes": p.kv_pool_bytes,
+        "block_bytes": pool.block_bytes,
+        "blocks": p.num_blocks,
+        "tokens": p.kv_tokens,
+        "groups": [
+            {
+                "kind": g.kind,
+                "layers": len(g.layers),
+                "indices": list(g.layers),
+                "block_size": g.resident.unit_tokens,
+                "page_bytes": g.resident.unit_bytes,
+                "admission_blocks": g.admission.units(p.setting.max_model_len),
+                "resident_blocks": g.resident.units(p.scenario.tokens),
+            }
+            for g in pool.groups
+        ],
+    }
+
+
+def identities(p: CapacityPlan) -> list[dict[str, Any]]:
+    """What must hold in every plan; printed in the report, asserted in the tests."""
+    out = []
+    if p.num_blocks is not None and p.bytes_per_block:
+        out.append({"name": "blocks_within_pool", "left": p.num_blocks * p.bytes_per_block, "right": max(0, p.kv_pool_bytes),
+                    "holds": p.num_blocks * p.bytes_per_block <= max(0, p.kv_pool_bytes)})  # fmt: skip
+    whole = p.scenario.kv_memory if p.scenario.kv_memory is not None else p.hardware.memory_bytes if p.hardware else 0
+    for rank, lines in enumerate(p.ledgers):
+        total = sum(line.bytes for line in lines)
+        out.append({"name": "ledger_sums_to_memory", "rank": rank, "left": total, "right": whole, "holds": total == whole})
+    gap = p.footprint.architecture_bytes + sum(g.bytes for g in p.gap)
+    out.append({"name": "gap_explains_engine", "left": gap, "right": p.footprint.engine_bytes, "holds": gap == p.footprint.engine_bytes})
+    return out

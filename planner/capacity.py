@@ -1,0 +1,303 @@
+"""plan(): does it fit, how many, how long. The one result that pages, reports and the command line read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.budget import Budget, budget
+from planner.cache import Pool, max_sequences, max_tokens
+from planner.engines import engine
+from planner.engines.architecture import ideal_pools
+from planner.engines.settings import Allocation, LedgerLine, Setting, replicas
+from planner.errors import InvalidInput
+from planner.formula import FormulaLine, formula
+from planner.hardware import Hardware
+from planner.model import ModelSpec
+from planner.notes import Note, note
+from planner.scenario import MAX_TOKENS, Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapLine:
+    """One step from architecture bytes to engine bytes (whole batch, all ranks of all replicas that serve it)."""
+
+    code: str
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        from planner.messages import render
+
+        return render(f"gap.{self.code}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """Bytes of the load without any device: what `kv` answers."""
+
+    setting: Setting
+    allocation: Allocation
+    architecture_bytes: int
+    per_rank_bytes: tuple[int, ...]
+    admission_bytes: int
+    bytes_per_token_unbounded: float | int
+    windowed: tuple[dict[str, Any], ...]
+    state_bytes_per_sequence: int
+    cross_bytes_per_encoder_token: int
+    cross_bytes: int
+    formula: tuple[FormulaLine, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def engine_bytes(self) -> int:
+        return sum(self.per_rank_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityPlan:
+    """Keeps its inputs for replay. Figures of capacity are per replica; ledgers are per rank of one replica, in rank order.
+
+    `limited_by`: None | model (length beyond the model's limit) | weights | start (the engine refuses its largest length) | pool.
+    """
+
+    model: ModelSpec
+    hardware: Hardware | None
+    scenario: Scenario
+    setting: Setting
+    footprint: Footprint
+    ledgers: tuple[tuple[LedgerLine, ...], ...]
+    replicas: int
+    sequences_per_replica: int
+    binding_rank: int
+    kv_pool_bytes: int
+    fits: bool
+    limited_by: str | None
+    shortfall_bytes: int
+    bytes_per_block: int | None
+    num_blocks: int | None
+    blocks_per_request: int | None
+    max_concurrency: float | None
+    kv_tokens: int | None
+    max_sequences: int
+    weights_bytes_per_rank: tuple[int, ...]
+    gap: tuple[GapLine, ...]
+    notes: tuple[Note, ...]
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools of the binding rank."""
+        return self.footprint.allocation.stages[self.binding_rank // self.setting.parallel.tensor]
+
+    @property
+    def free_bytes(self) -> int:
+        """What the pool has left beside the load, on the binding rank; negative where it does not fit."""
+        return self.kv_pool_bytes - self.footprint.per_rank_bytes[self.binding_rank]
+
+    def longest_context_tokens(self) -> int:
+        """The longest request that the engine admits alone: the smaller of the model's limit and the pool's."""
+        limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
+        return max_tokens(self.pools, 1, max(0, self.kv_pool_bytes), limit, "admission")
+
+    def longest_tokens_for_load(self) -> int:
+        """The longest length at which all `sequences` of the load fit together."""
+        limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
+        return max_tokens(self.pools, self.rank_sequences, max(0, self.kv_pool_bytes), limit)
+
+    @property
+    def rank_sequences(self) -> int:
+        """Sequences on the fullest rank: with data-parallel attention each attention group serves its own."""
+        return -(-self.sequences_per_replica // self.setting.parallel.attention_data)
+
+    def rank_bytes(self, sequences: Any, tokens: Any) -> Any:
+        """Bytes on the binding rank for `sequences` of one replica at `tokens` each; ints or numpy arrays: the heat map's cells."""
+        each = -(-sequences // self.setting.parallel.attention_data)
+        return sum(p.bytes(each, tokens) for p in self.pools)
+
+
+def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences: int | None = None) -> Footprint:
+    """Bytes of `s.sequences` (or of one replica's `sequences`) sequences of `s.tokens` tokens, by architecture and by engine."""
+    e = engine(s.engine)
+    setting = e.settle(model, hardware, s)
+    allocation = e.allocate(model, setting)
+    n = s.sequences if sequences is None else sequences
+    ideal = ideal_pools(model, setting.kv, setting.model_dtype, encoder_tokens=setting.encoder_tokens)
+    one_copy = sum(p.bytes(n, s.tokens) for p in ideal)
+    by_stage = [_rank_bytes(pools, setting, n, s.tokens) for pools in allocation.stages]
+    admission = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens, "admission"))
+    notes: tuple[Note, ...] = ()
+    if model.max_context_tokens and s.tokens > model.max_context_tokens:
+        notes += (note("warning", "beyond_model_limit", field="tokens", tokens=s.tokens, limit=model.max_context_tokens),)
+    cross = [g for p in ideal for g in p.groups if g.kind == "cross"]
+    cross_one = sum(len(g.layers) * g.resident.unit_bytes for g in cross)
+    return Footprint(
+        setting=setting,
+        allocation=allocation,
+        architecture_bytes=one_copy,
+        per_rank_bytes=tuple(b for stage in by_stage for b in stage),
+        admission_bytes=admission,
+        bytes_per_token_unbounded=_unbounded(ideal),
+        windowed=tuple(
+            {"layers": len(g.layers), "window_tokens": g.resident.cap_tokens, "bytes_per_token": len(g.layers) * g.resident.unit_bytes, "kind": g.kind}
+            for p in ideal
+            for g in p.groups
+            if g.resident.cap_tokens is not None
+        ),
+        state_bytes_per_sequence=sum(len(g.layers) * g.resident.unit_bytes for p in ideal for g in p.groups if g.kind == "state"),
+        cross_bytes_per_encoder_token=cross_one,
+        cross_bytes=n * sum(len(g.layers) * g.resident.unit_bytes * g.resident.extra_units for g in cross),
+        formula=formula(model, setting.kv, setting.model_dtype, s.tokens, n, setting.encoder_tokens),
+        notes=notes + setting.notes + allocation.notes,
+    )
+
+
+def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident") -> list[int]:
+    """Bytes on each tensor rank of a stage. Data-parallel attention groups take the sequences in turn."""
+    p, out = setting.parallel, []
+    each, rest = divmod(sequences, p.attention_data)
+    for rank in range(p.tensor):
+        out.append(sum(pool.bytes(each + (rank // p.attention_ranks < rest), tokens, term) for pool in pools))
+    return out
+
+
+def _unbounded(pools: Iterable[Pool]) -> float | int:
+    """Bytes that each further token adds for ever, one sequence."""
+    whole, part = 0, 0.0
+    for p in pools:
+        for g in p.groups:
+            if g.kind in ("window", "chunk", "state", "cross"):
+                continue
+            rows, rest = divmod(len(g.layers) * g.resident.unit_bytes, g.resident.unit_tokens or 1)
+            whole, part = whole + rows, part + rest / (g.resident.unit_tokens or 1)
+    return whole if not part else whole + part
+
+
+def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPlan:
+    """One plan. `hardware` may be None only with `kv_memory`. Raises InvalidInput for combinations that no engine runs."""
+    if hardware is None and s.kv_memory is None:
+        raise InvalidInput("no_device", field="gpu")
+    e = engine(s.engine)
+    setting = e.settle(model, hardware, s)
+    n_replicas = replicas(s, setting.parallel)
+    per_replica = -(-s.sequences // n_replicas)
+    foot = measure(model, hardware, s, per_replica)
+    setting = foot.setting
+    stages = foot.allocation.stages
+    budgets: list[Budget | None]
+    if s.kv_memory is not None:
+        budgets = [None] * len(stages)
+        pool_of = [s.kv_memory] * len(stages)
+    else:
+        assert hardware is not None
+        budgets = [budget(model, hardware, s, setting, stage) for stage in range(len(stages))]
+        pool_of = [b.pool_bytes for b in budgets if b is not None]
+    p = setting.parallel
+    # The rank with the least left decides; pooled engines give every rank the blocks of the poorest one.
+    stage = min(range(len(stages)), key=lambda i: _room(stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor]))
+    pools, pool_bytes = stages[stage], pool_of[stage]
+    longest = setting.max_model_len
+    one_request = sum(pool.bytes(1, longest, "admission") for pool in pools)
+    load = foot.per_rank_bytes[stage * p.tensor]
+    blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
+    per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
+    beyond = model.max_context_tokens is not None and s.tokens > model.max_context_tokens
+    # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.
+    missing = max(load, one_request if e.printed_tokens else 0) - pool_bytes
+    limited_by = None
+    if beyond or s.tokens > longest:
+        limited_by = "model"
+    elif pool_bytes <= 0:
+        limited_by = "weights"
+    elif load > pool_bytes:
+        limited_by = "pool"
+    elif missing > 0:
+        limited_by = "start"
+    ledgers = tuple(
+        _ledger(model, setting, budgets[i], stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor + r], -(-per_replica // p.attention_data), s.tokens, i)
+        for i in range(len(stages))
+        for r in range(p.tensor)
+    )
+    groups = p.attention_data
+    return CapacityPlan(
+        model=model,
+        hardware=hardware,
+        scenario=s,
+        setting=setting,
+        footprint=foot,
+        ledgers=ledgers,
+        replicas=n_replicas,
+        sequences_per_replica=per_replica,
+        binding_rank=stage * p.tensor,
+        kv_pool_bytes=pool_bytes,
+        fits=limited_by is None,
+        limited_by=limited_by,
+        shortfall_bytes=max(0, missing) if limited_by in ("weights", "pool", "start") else 0,
+        bytes_per_block=pools[0].block_bytes or None if len(pools) == 1 else None,
+        num_blocks=blocks,
+        blocks_per_request=per_request,
+        max_concurrency=blocks / per_request if blocks is not None and per_request else None,
+        kv_tokens=_kv_tokens(e.printed_tokens, pools, pool_bytes, blocks, per_request, longest),
+        max_sequences=groups * max_sequences(pools, s.tokens, max(0, pool_bytes)),
+        weights_bytes_per_rank=tuple(b.weights_bytes for b in budgets if b is not None for _ in range(p.tensor)),
+        gap=_gap(model, foot, per_replica, s.tokens),
+        notes=_notes(model, s, foot, limited_by, longest),
+    )
+
+
+def _room(pools: tuple[Pool, ...], pool_bytes: int, load: int) -> int:
+    return pools[0].num_blocks(pool_bytes) or 0 if pools[0].priced == "pooled" and pool_bytes > 0 else pool_bytes - load
+
+
+def _kv_tokens(printed: Any, pools: tuple[Pool, ...], pool_bytes: int, blocks: int | None, per_request: int | None, longest: int) -> int | None:
+    """What the engine prints; an engine that prints nothing gets the tokens that one endless sequence could hold."""
+    if printed is not None:
+        return printed(blocks, per_request, longest) if blocks is not None and per_request else None
+    return max_tokens(pools, 1, max(0, pool_bytes), MAX_TOKENS)
+
+
+def _ledger(
+    model: ModelSpec, setting: Setting, b: Budget | None, pools: tuple[Pool, ...], pool_bytes: int, load: int, sequences: int, tokens: int, stage: int
+) -> tuple[LedgerLine, ...]:
+    """Lines of one rank: before the pool, the load's own rows, what blocks and groups add, what is free, the rest below a block.
+    Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
+    layers = setting.parallel.stage_layers(len(model.layers))[stage]
+    rows = sum(p.bytes(sequences, tokens) for p in ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers,
+                                                                encoder_tokens=setting.encoder_tokens))  # fmt: skip
+    remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
+    lines = [
+        LedgerLine(code="kv_rows", bytes=rows, kind="derived"),
+        LedgerLine(code="kv_blocks", bytes=load - rows, kind="derived"),
+        LedgerLine(code="kv_free", bytes=pool_bytes - load - remainder, kind="derived"),
+        LedgerLine(code="kv_remainder", bytes=remainder, kind="derived"),
+    ]
+    return (*(b.before if b else ()), *(line for line in lines if line.bytes or line.code != "kv_remainder"))
+
+
+def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tuple[GapLine, ...]:
+    """Architecture bytes to engine bytes: copies over ranks, then windows, blocks and groups, then the null blocks."""
+    setting = foot.setting
+    shared, null = 0, 0
+    for layers, pools in zip(setting.parallel.stage_layers(len(model.layers)), foot.allocation.stages, strict=True):
+        ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
+        shared += sum(_rank_bytes(ideal, setting, sequences, tokens))
+        null += setting.parallel.tensor * sum(p.block_bytes * p.null_blocks for p in pools)
+    return (
+        GapLine(code="copies", bytes=shared - foot.architecture_bytes),
+        GapLine(code="blocks", bytes=foot.engine_bytes - shared - null),
+        GapLine(code="null_blocks", bytes=null),
+    )
+
+
+def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | None, longest: int) -> tuple[Note, ...]:
+    out = model.notes + foot.notes
+    if limited_by == "start":
+        out += (note("warning", "start_refused", field="max_model_len", longest=longest, tokens=s.tokens),)
+    if s.tokens > longest and s.max_model_len:
+        out += (note("warning", "beyond_max_model_len", field="max_model_len", tokens=s.tokens, longest=longest),)
+    return out
+
+
+def replan(p: CapacityPlan, **changes: Any) -> CapacityPlan:
+    """The same plan with some choices changed."""
+    return plan(p.model, p.hardware, replace(p.scenario, **changes))

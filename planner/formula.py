@@ -1,0 +1,60 @@
+"""The formula with the numbers in it: one line a group of equal caches, each line's product is its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planner.cache import Cross, Rows
+from planner.dtypes import DType, KvLayout
+from planner.engines.architecture import ALONE, ideal_term
+from planner.messages import render
+from planner.model import ModelSpec
+from planner.units import count, gib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormulaLine:
+    """`code` names the form of the product (formula.X), `args` its numbers; `bytes` what it comes to for the whole batch."""
+
+    code: str
+    args: tuple[tuple[str, Any], ...]
+    bytes: int
+
+    @property
+    def text(self) -> str:
+        return render(f"formula.{self.code}", {k: count(v) if isinstance(v, int) else v for k, v in self.args} | {"total": gib(self.bytes), "exact": count(self.bytes)})
+
+
+def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: int, encoder_tokens: int = 0) -> tuple[FormulaLine, ...]:
+    """2 (K and V) x layers x KV heads x head dim x tokens x batch x bytes; MLA: (rank + rope) x layers x ...; windows at their width."""
+    lines = []
+    for kind, where in model.cache_groups():
+        term = ideal_term(kind, kv, own, ALONE, encoder_tokens)
+        total = len(where) * sequences * term.unit_bytes * term.units(tokens)
+        args: dict[str, Any] = {"layers": len(where), "sequences": sequences, "tokens": term.units(tokens), "element": _element(kv)}
+        if isinstance(kind, Rows):
+            args |= {"heads": kind.heads, "k_dim": kind.k_dim, "v_dim": kind.v_dim, "limit": kind.limit_tokens or 0}
+            attention = model.layers[where[0]].attention
+            if kind.kind == "latent" and attention is not None and attention.kv_rank is not None:
+                code, args["rank"], args["rope"] = "latent", attention.kv_rank, attention.rope_dim
+            elif kind.v_dim == 0:
+                code = "keys_only"
+            else:
+                code = "kv" if kind.k_dim == kind.v_dim else "kv_uneven"
+            if kind.limit_tokens is not None and tokens > kind.limit_tokens:
+                code += f"_{kind.kind}"
+        elif isinstance(kind, Cross):
+            code, args = "cross", args | {"heads": kind.heads, "k_dim": kind.k_dim}
+        else:
+            code, args["state_bytes"] = "state", term.unit_bytes
+        lines.append(FormulaLine(code=code, args=tuple(args.items()), bytes=total))
+    return tuple(lines)
+
+
+def _element(kv: KvLayout) -> str:
+    """`2 bytes`, or for block formats `34/32 bytes`; scales beside each head are named."""
+    e = kv.element
+    size = str(e.block_bytes) if e.block_elements == 1 else f"{e.block_bytes}/{e.block_elements}"
+    unit = "byte" if size == "1" else "bytes"
+    return f"{size} {unit}" + (f" (+ {kv.scale_bytes} B scale)" if kv.scale_bytes else "")

@@ -1,0 +1,3 @@
+"""English texts of the pages."""
+
+TEXT: dict[str, str] = {}

@@ -1,0 +1,109 @@
+"""What a model is: a tuple of layers, each with the caches it keeps and the weights it holds. No engine, no device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.cache import Kind
+from planner.dtypes import DType
+from planner.notes import Note
+
+Role = Literal["attention", "mlp", "expert", "router", "norm", "state", "embedding", "position", "lm_head"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """One tensor (or `copies` equal ones). `parts`: into how many indivisible parts tensor parallelism may cut it (KV heads, say);
+    None: every rank holds all of it. `quantizable`: a matrix that weight quantization reaches."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role
+    copies: int = 1
+    parts: int | None = None
+    quantizable: bool = False
+
+    @property
+    def elements(self) -> int:
+        total = self.copies
+        for n in self.shape:
+            total *= n
+        return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Shapes of one attention. MLA has `kv_rank`; then qk_dim = nope_dim + rope_dim and `kv_heads` = q_heads once expanded."""
+
+    q_heads: int
+    kv_heads: int
+    qk_dim: int
+    v_dim: int
+    q_rank: int | None = None
+    kv_rank: int | None = None
+    nope_dim: int = 0
+    rope_dim: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mlp:
+    """A feed-forward layer: dense of `width`, or `experts` of `expert_width` with `top_k` chosen, plus a shared one."""
+
+    width: int = 0
+    gated: bool = True
+    experts: int = 0
+    top_k: int = 0
+    expert_width: int = 0
+    shared_width: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpec:
+    """One layer. `caches` () = keeps nothing; `shares_with` = index of the layer whose cache it reads."""
+
+    caches: tuple[Kind, ...]
+    attention: Attention | None = None
+    mlp: Mlp | None = None
+    weights: tuple[Weight, ...] = ()
+    shares_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """The per-layer tuple is the truth. `quirks`: named facts about how an engine's own code for this family deviates."""
+
+    name: str
+    model_type: str
+    architecture: str
+    hidden_size: int
+    vocab_size: int
+    max_context_tokens: int | None
+    layers: tuple[LayerSpec, ...]
+    weights: tuple[Weight, ...]
+    dtype: DType
+    tied_embeddings: bool
+    quantization: str | None = None
+    kv_dtype_wish: str | None = None
+    parameters_exact: bool = True
+    verified: bool = True
+    quirks: frozenset[str] = frozenset()
+    notes: tuple[Note, ...] = ()
+
+    def layer_groups(self) -> Iterator[tuple[LayerSpec, tuple[int, ...]]]:
+        """Equal layers with their indices, in the order of first appearance."""
+        groups: dict[LayerSpec, list[int]] = {}
+        for i, layer in enumerate(self.layers):
+            groups.setdefault(layer, []).append(i)
+        for layer, where in groups.items():
+            yield layer, tuple(where)
+
+    def cache_groups(self) -> Iterator[tuple[Kind, tuple[int, ...]]]:
+        """Equal caches with the indices of the layers that keep them; a layer with two caches appears twice."""
+        groups: dict[Kind, list[int]] = {}
+        for i, layer in enumerate(self.layers):
+            for kind in layer.caches:
+                groups.setdefault(kind, []).append(i)
+        for kind, where in groups.items():
+            yield kind, tuple(where)

@@ -1,0 +1,109 @@
+"""The last step of every reader: facts common to all families (name, dtype, quantization, limits) into a ModelSpec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.dtypes import DTYPES, DType, dtype
+from planner.errors import UnsupportedValue
+from planner.model import LayerSpec, ModelSpec, Weight
+from planner.notes import Note, cite, note
+from planner.readers.fields import MAX_TOKENS, Fields
+from planner.readers.shapes import embeddings, norms
+
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length", "n_ctx")
+
+
+def model(
+    f: Fields,
+    layers: tuple[LayerSpec, ...],
+    *,
+    hidden: int,
+    vocab: int,
+    tied_default: bool,
+    extra: tuple[Weight, ...] = (),
+    final_norm: tuple[Weight, ...] | None = None,
+    positions: int = 0,
+    embed_width: int | None = None,
+    notes: tuple[Note, ...] = (),
+    quirks: frozenset[str] = frozenset(),
+    exact: bool = True,
+) -> ModelSpec:
+    """`extra`: weights outside the layers beyond embedding, head and final norm. `tied_default`: what the family's class does when
+    the file does not say. `embed_width`: where the embedding is narrower than the layers. `positions`: learned position rows."""
+    holder = _root(f) if _root(f).raw.get("tie_word_embeddings") is not None else f  # the whole model ties, not its language part
+    tied = holder.flag("tie_word_embeddings", tied_default)
+    found, dtype_note = model_dtype(f)
+    method, wish, quant_notes = quantization(f)
+    outer = embeddings(vocab, embed_width or hidden, tied, (positions, hidden)) + (norms(hidden, 1) if final_norm is None else final_norm) + extra
+    context = f.optional_int(*CONTEXT_KEYS, high=MAX_TOKENS)
+    architectures = _root(f).raw.get("architectures") or f.raw.get("architectures")
+    return ModelSpec(
+        name=str(_root(f).raw.get("_name_or_path") or f.raw.get("_name_or_path") or "")[:200],
+        model_type=str(_root(f).raw.get("model_type") or f.raw.get("model_type") or "")[:80],
+        architecture=str(architectures[0])[:120] if isinstance(architectures, list) and architectures else "",
+        hidden_size=hidden,
+        vocab_size=vocab,
+        max_context_tokens=context,
+        layers=layers,
+        weights=outer,
+        dtype=found,
+        tied_embeddings=tied,
+        quantization=method,
+        kv_dtype_wish=wish,
+        parameters_exact=exact,
+        quirks=quirks,
+        notes=notes + dtype_note + quant_notes,
+    )
+
+
+def _root(f: Fields) -> Fields:
+    while f.parent is not None:
+        f = f.parent
+    return f
+
+
+def model_dtype(f: Fields) -> tuple[DType, tuple[Note, ...]]:
+    """dtype / torch_dtype of this section, else of an outer one; a file with none gets bf16 with an `assumed` note."""
+    section: Fields | None = f
+    while section is not None:
+        key, value = section.value("dtype", "torch_dtype")
+        if value is not None and value != "auto":
+            return dtype(str(value), section.name(key)), ()
+        section = section.parent
+    return DTYPES["bf16"], (note("assumed", "no_dtype", field="torch_dtype"),)
+
+
+def quantization(f: Fields) -> tuple[str | None, str | None, tuple[Note, ...]]:
+    """(weight quantization method, KV dtype that the checkpoint asks for, notes).
+
+    The KV dtype follows the checkpoint only by its own key for it; quantized *weights* leave the cache in the model's dtype
+    (vLLM 0.33 utils/torch_utils.py; compressed-tensors and modelopt schemes).
+    """
+    section: Fields | None = f
+    raw: Any = None
+    while section is not None and raw is None:
+        _, raw = section.value("quantization_config")
+        holder, section = section, section.parent
+    if raw is None:
+        return None, None, ()
+    if not isinstance(raw, dict):
+        raise UnsupportedValue("not_an_object", field=holder.name("quantization_config"), value=repr(raw)[:60])
+    method = str(raw.get("quant_method") or raw.get("quantization") or raw.get("quant_algo") or "unknown")[:40]
+    inner = raw.get("quantization") if isinstance(raw.get("quantization"), dict) else {}
+    wish: str | None = None
+    algo = raw.get("kv_cache_quant_algo") or (inner or {}).get("kv_cache_quant_algo")
+    if isinstance(algo, str):
+        wish = {"FP8": "fp8", "NVFP4": "nvfp4"}.get(algo.upper())
+    scheme = raw.get("kv_cache_scheme") or (inner or {}).get("kv_cache_scheme")
+    if wish is None and isinstance(scheme, dict):
+        bits, kind, dynamic = scheme.get("num_bits"), scheme.get("type"), scheme.get("dynamic", False)
+        if method == "compressed-tensors" or (bits == 8 and kind == "float" and not dynamic):
+            wish = "fp8"
+        elif bits == 4 and kind == "float":
+            wish = "nvfp4"
+    notes = (note("info", "weights_quantized", field="quantization_config", method=method),)
+    if wish:
+        notes += (note("derived", "kv_dtype_from_checkpoint", field="quantization_config.kv_cache_scheme", kv_dtype=wish,
+                       source=cite("vLLM 0.33 utils/torch_utils.py")),)  # fmt: skip
+    return method, wish, notes

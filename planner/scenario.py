@@ -1,0 +1,159 @@
+"""What the user chose, as one frozen value: lossless to and from a query string, JSON, and command-line options.
+
+None means "the engine's own default". Engines turn a Scenario into a Setting (engines/settings.py); nothing is resolved here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from planner.dtypes import KV_DTYPES
+from planner.errors import InvalidInput
+from planner.units import parse_bytes
+
+ENGINE_NAMES = ("architecture", "vllm", "transformers")
+WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4")
+MAX_TOKENS, MAX_SEQUENCES = 100_000_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """How one field is read from text or JSON. kind: int | bytes | fraction | flag | text | one of `choices`."""
+
+    kind: str
+    low: float = 1
+    high: float = MAX_TOKENS
+    choices: tuple[str, ...] = ()
+
+
+OPTIONS: dict[str, Option] = {
+    "model": Option(kind="text", high=400),
+    "gpu": Option(kind="text", high=120),
+    "gpus": Option(kind="int", high=4096),
+    "engine": Option(kind="choice", choices=ENGINE_NAMES),
+    "engine_version": Option(kind="text", high=40),
+    "tokens": Option(kind="int", high=MAX_TOKENS),
+    "sequences": Option(kind="int", high=MAX_SEQUENCES),
+    "prompt": Option(kind="int", high=MAX_TOKENS),
+    "output": Option(kind="int", high=MAX_TOKENS),
+    "tp": Option(kind="int", high=4096),
+    "pp": Option(kind="int", high=4096),
+    "dp_attention": Option(kind="int", high=4096),
+    "ep": Option(kind="int", high=4096),
+    "dtype": Option(kind="choice", choices=("bf16", "fp16", "fp32")),
+    "kv_dtype": Option(kind="choice", choices=KV_DTYPES),
+    "weight_dtype": Option(kind="choice", choices=WEIGHT_DTYPES),
+    "block_size": Option(kind="int", high=65_536),
+    "memory_fraction": Option(kind="fraction"),
+    "kv_memory": Option(kind="bytes"),
+    "max_model_len": Option(kind="int", high=MAX_TOKENS),
+    "max_num_seqs": Option(kind="int", high=MAX_SEQUENCES),
+    "max_num_batched_tokens": Option(kind="int", high=MAX_TOKENS),
+    "encoder_tokens": Option(kind="int", low=0, high=MAX_TOKENS),
+    "prefix_caching": Option(kind="flag"),
+    "hybrid_kv_cache_manager": Option(kind="flag"),
+    "async_scheduling": Option(kind="flag"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Defaults are the plan a newcomer sees first. `tokens`: prompt plus output of one sequence; `sequences`: at once, in total."""
+
+    model: str = "Llama-3.1-8B"
+    gpu: str = "H100 SXM"
+    gpus: int = 1
+    engine: str = "vllm"
+    engine_version: str | None = None
+    tokens: int = 8192
+    sequences: int = 16
+    prompt: int | None = None
+    output: int | None = None
+    tp: int | None = None
+    pp: int = 1
+    dp_attention: int = 1
+    ep: int = 1
+    dtype: str | None = None
+    kv_dtype: str = "auto"
+    weight_dtype: str | None = None
+    block_size: int | None = None
+    memory_fraction: float | None = None
+    kv_memory: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    encoder_tokens: int | None = None
+    prefix_caching: bool = True
+    hybrid_kv_cache_manager: bool = True
+    async_scheduling: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def to_query(self) -> dict[str, str]:
+        """Only what differs from the defaults, as text."""
+        out = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value != f.default:
+                out[f.name] = ("1" if value else "0") if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+        return out
+
+
+def from_options(options: Mapping[str, Any], base: Scenario | None = None) -> Scenario:
+    """A Scenario from text or JSON values under their flag names (``-`` or ``_``). Unknown names and bad values: InvalidInput with
+    the name. None leaves the default. ``no_X`` flags are the negation of X; ``batch`` and ``concurrency`` mean ``sequences``."""
+    chosen: dict[str, Any] = {} if base is None else base.to_json()
+    tokens_given = False
+    for key, value in options.items():
+        name, value = _plain_name(str(key).replace("-", "_"), value)
+        if value is None:
+            continue
+        if name not in OPTIONS:
+            raise InvalidInput("unknown_option", field=str(key)[:60], known=", ".join(sorted(OPTIONS)))
+        chosen[name] = _value(name, value)
+        tokens_given |= name == "tokens"
+    if not tokens_given and (chosen.get("prompt") or chosen.get("output")) and ("prompt" in options or "output" in options):
+        chosen["tokens"] = (chosen.get("prompt") or 0) + (chosen.get("output") or 0)
+    return Scenario(**chosen)
+
+
+def _plain_name(name: str, value: Any) -> tuple[str, Any]:
+    if name in ("batch", "concurrency"):
+        return "sequences", value
+    if name.startswith("no_") and OPTIONS.get(name[3:], Option(kind="")).kind == "flag":
+        return name[3:], None if value is None else not _value(name[3:], value)
+    return name, value
+
+
+def _value(name: str, value: Any) -> Any:
+    o = OPTIONS[name]
+    if o.kind == "bytes":
+        return parse_bytes(value, name)
+    if o.kind == "flag":
+        text = str(value).strip().lower()
+        if text not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+            raise InvalidInput("not_a_flag", field=name, value=text[:40])
+        return text in ("1", "true", "yes", "on")
+    if o.kind == "text":
+        if not isinstance(value, str) or len(value) > o.high or not value.strip():
+            raise InvalidInput("not_a_text", field=name, value=repr(value)[:60])
+        return value.strip()
+    if o.kind == "choice":
+        text = str(value).strip().lower()
+        if text not in o.choices:
+            raise InvalidInput("not_a_choice", field=name, value=text[:40], choices=", ".join(o.choices))
+        return text
+    try:
+        number = float(value) if o.kind == "fraction" else int(str(value).replace(",", "").replace("_", ""))
+    except (TypeError, ValueError):
+        raise InvalidInput("not_a_number", field=name, value=repr(value)[:60]) from None
+    low, high = (0.01, 1.0) if o.kind == "fraction" else (o.low, o.high)
+    if isinstance(value, bool) or not math.isfinite(number) or not low <= number <= high:
+        raise InvalidInput("out_of_range", field=name, value=str(value)[:40], low=low, high=high)
+    return number
+
+
