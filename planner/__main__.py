@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from planner.messages import render
 from planner.scenario import OPTIONS
 
 FLAGS = [name for name, o in OPTIONS.items() if o.kind == "flag"]
-MAX_BATCH_LINE = 1 << 20
+MAX_BATCH_LINE = 1_000_000
 
 
 def parser() -> argparse.ArgumentParser:
@@ -95,7 +96,7 @@ def _several(command: str, sources: Sequence[str], options: dict[str, Any], as_j
 
 def _answer(command: str, source: str, options: dict[str, Any]) -> dict[str, Any]:
     try:
-        return answer(command, source, options)
+        return answer(command, source, options, token=os.environ.get("HF_TOKEN"))  # the caller of a command line is the token's owner
     except PlannerError as e:
         return {"error": e.to_json(), "source": {"path": source[:400]} if Path(source[:400]).suffix == ".json" else {"asked": source[:400]}}
 

@@ -9,6 +9,7 @@ from planner.cache import Cross, Kind, Rows, State
 from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.errors import InvalidInput
 from planner.hardware import find
+from planner.launch import launch
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.readers import read_config
@@ -24,9 +25,12 @@ def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
     return read_config(loaded.raw, loaded.name, harmless=harmless)
 
 
-def answer(command: str, source: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """One request of the contract: read, kv or plan of one source. Raises PlannerError."""
-    loaded = load(source)
+def answer(command: str, source: str, options: Mapping[str, Any], *, token: str | None = None, allow_paths: bool = True) -> dict[str, Any]:
+    """One request of the contract: read, kv or plan of one source. Raises PlannerError.
+
+    `token` is the caller's own for the hub, `allow_paths` False keeps a server from opening its own files (see planner.sources).
+    """
+    loaded = load(source, token=token, allow_paths=allow_paths)
     harmless = tuple(str(k) for k in options.get("harmless") or ())
     model = model_of(loaded, harmless)
     if command == "read":
@@ -51,6 +55,15 @@ def answer(command: str, source: str, options: Mapping[str, Any]) -> dict[str, A
     out["notes"] = notes + out.get("notes", [])
     out["source"] = dict(loaded.provenance)
     return out
+
+
+def planned(source: str, options: Mapping[str, Any]) -> tuple[Loaded, CapacityPlan]:
+    """The plan of one source with the defaults of `plan` on the command line, and the config it was made from. Raises PlannerError."""
+    loaded = load(source)
+    model = model_of(loaded, tuple(str(k) for k in options.get("harmless") or ()))
+    chosen = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
+    s = from_options(chosen, _plan_base(source, model, chosen))
+    return loaded, plan(model, find(s.gpu) if s.gpu else None, s)
 
 
 def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scenario:
@@ -80,9 +93,7 @@ def read_json(model: ModelSpec) -> dict[str, Any]:
         "max_context_tokens": model.max_context_tokens,
         "tied_embeddings": model.tied_embeddings,
         "parameters": {"total": p.total, "active": p.active, "embedding": p.embedding, "routed_experts": p.routed_experts, "estimated": not p.exact},
-        "layers": [
-            {"index": i, "caches": [kind_json(k) for k in layer.caches], "shares_with": layer.shares_with} for i, layer in enumerate(model.layers)
-        ],
+        "layers": [{"index": i, "caches": [kind_json(k) for k in layer.caches], "shares_with": layer.shares_with} for i, layer in enumerate(model.layers)],
         "groups": [{**kind_json(k), "layers": len(where), "indices": list(where)} for k, where in model.cache_groups()],
         "notes": notes_json(model.notes),
     }
@@ -165,7 +176,7 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False) -> dict[str, Any]:
         "kv_dtype": p.setting.kv.name,
         "formula": [line.text for line in p.footprint.formula],
         "latency": None,
-        "launch": {},
+        "launch": launch(p, p.scenario.model if "/" in p.scenario.model else p.model.name),
         "scenario": p.scenario.to_json(),
         "identities": identities(p),
         "notes": notes_json(p.notes),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.engines import vllm_budget
-from planner.engines.settings import LedgerLine, Setting
+from planner.engines.settings import LedgerLine, LineKind, Setting
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite
@@ -30,7 +30,7 @@ class Budget:
 
 def weights_line(model: ModelSpec, fmt: WeightFormat, setting: Setting, stage: int) -> LedgerLine:
     size = bytes_on_rank(model, fmt, setting.parallel, stage)
-    kind = "derived" if fmt.kind == "derived" else "assumed"
+    kind: LineKind = "derived" if fmt.kind == "derived" else "assumed"
     band = (None, None) if kind == "derived" else (round(size * 0.97), round(size * 1.06))
     return LedgerLine(code="weights", bytes=size, kind=kind, source=WEIGHTS_SOURCE, low_bytes=band[0], high_bytes=band[1],
                       args=(("matrix", fmt.matrix.name), ("rest", fmt.rest.name)))  # fmt: skip

@@ -154,11 +154,9 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
 
 def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident") -> list[int]:
     """Bytes on each tensor rank of a stage. Data-parallel attention groups take the sequences in turn."""
-    p, out = setting.parallel, []
+    p = setting.parallel
     each, rest = divmod(sequences, p.attention_data)
-    for rank in range(p.tensor):
-        out.append(sum(pool.bytes(each + (rank // p.attention_ranks < rest), tokens, term) for pool in pools))
-    return out
+    return [sum(pool.bytes(each + (rank // p.attention_ranks < rest), tokens, term) for pool in pools) for rank in range(p.tensor)]
 
 
 def _unbounded(pools: Iterable[Pool]) -> float | int:
@@ -201,7 +199,8 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     load = foot.per_rank_bytes[stage * p.tensor]
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
     per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
-    beyond = model.max_context_tokens is not None and s.tokens > model.max_context_tokens
+    limit = model.max_context_tokens
+    beyond = limit is not None and max(s.tokens, longest if e.printed_tokens else 0) > limit
     # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.
     missing = max(load, one_request if e.printed_tokens else 0) - pool_bytes
     limited_by = None
@@ -293,6 +292,8 @@ def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | Non
     out = model.notes + foot.notes
     if limited_by == "start":
         out += (note("warning", "start_refused", field="max_model_len", longest=longest, tokens=s.tokens),)
+    if model.max_context_tokens and s.max_model_len and s.max_model_len > model.max_context_tokens:
+        out += (note("warning", "max_model_len_beyond", field="max_model_len", longest=s.max_model_len, limit=model.max_context_tokens),)
     if s.tokens > longest and s.max_model_len:
         out += (note("warning", "beyond_max_model_len", field="max_model_len", tokens=s.tokens, longest=longest),)
     return out

@@ -23,7 +23,8 @@ class FormulaLine:
 
     @property
     def text(self) -> str:
-        return render(f"formula.{self.code}", {k: count(v) if isinstance(v, int) else v for k, v in self.args} | {"total": gib(self.bytes), "exact": count(self.bytes)})
+        numbers = {k: count(v) if isinstance(v, int) else v for k, v in self.args}
+        return render(f"formula.{self.code}", numbers | {"total": gib(self.bytes)})
 
 
 def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: int, encoder_tokens: int = 0) -> tuple[FormulaLine, ...]:

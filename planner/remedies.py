@@ -43,43 +43,43 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
         return []
     found = []
     for code, changes in _candidates(p):
+        changes = {k: v for k, v in changes.items() if v != getattr(p.scenario, k)}
         try:
             after = replan(p, **changes)
         except PlannerError:
             continue  # this engine or model does not allow the change: no remedy
-        if after.fits or 0 < after.shortfall_bytes < p.shortfall_bytes:
+        if after.fits or (p.limited_by == after.limited_by and after.shortfall_bytes < p.shortfall_bytes):
             found.append(Remedy(code=code, changes=tuple(changes.items()), after=after))
     return sorted(found, key=lambda r: not r.after.fits)
 
 
 def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
-    s, limit = p.scenario, p.model.max_context_tokens
-    if limit and s.tokens > limit:
-        yield "shorter", {"tokens": limit}
-        return
-    if p.limited_by == "start" and s.tokens < p.setting.max_model_len:
-        yield "cap_length", {"max_model_len": s.tokens}
-    if 0 < p.max_sequences < s.sequences:
-        yield "fewer_sequences", {"sequences": p.max_sequences * p.replicas, "max_model_len": _length(p)}
+    """(code, changes); a load beyond the model's limit is cut to it first, and the engine started with the load's own length."""
+    s = p.scenario
+    limit = min(s.tokens, p.model.max_context_tokens or s.tokens)
+    cut = {"tokens": limit, "max_model_len": limit if p.setting.engine == "vllm" else s.max_model_len}
+    inside = p if limit == s.tokens else replan(p, **cut)
+    if limit < s.tokens:
+        yield "shorter", cut
+    elif p.limited_by in ("model", "start"):
+        yield "cap_length", cut
+    if 0 < inside.max_sequences < s.sequences:
+        yield "fewer_sequences", cut | {"sequences": inside.max_sequences * p.replicas}
     shorter = p.longest_tokens_for_load()
-    if 0 < shorter < s.tokens:
-        yield "shorter", {"tokens": shorter, "max_model_len": shorter}
+    if 0 < shorter < limit:
+        yield "shorter", {"tokens": shorter, "max_model_len": shorter if p.setting.engine == "vllm" else None}
     if p.setting.kv.element.block_bytes >= 2 * p.setting.kv.element.block_elements:
-        yield "fp8_cache", {"kv_dtype": "fp8", "max_model_len": _length(p)}
+        yield "fp8_cache", cut | {"kv_dtype": "fp8"}
     if s.kv_memory is not None:
-        need = p.kv_pool_bytes + p.shortfall_bytes
-        yield "larger_pool", {"kv_memory": need}
+        yield "larger_pool", cut | {"kv_memory": p.kv_pool_bytes + inside.shortfall_bytes}
         return
     if s.weight_dtype is None and p.model.quantization is None and p.setting.model_dtype.block_bytes == 2:
-        yield "fp8_weights", {"weight_dtype": "fp8", "max_model_len": _length(p)}
-    if p.setting.engine == "vllm" and p.setting.memory_fraction < 0.95:
-        yield "higher_fraction", {"memory_fraction": 0.95, "max_model_len": _length(p)}
+        yield "fp8_weights", cut | {"weight_dtype": "fp8"}
+    if p.setting.engine != "vllm":
+        return
+    if p.setting.memory_fraction < 0.95:
+        yield "higher_fraction", cut | {"memory_fraction": 0.95}
     for factor in (2, 4, 8):
         ranks = p.setting.parallel.tensor * factor
-        if ranks <= 16 and p.setting.engine == "vllm":
-            yield "more_gpus", {"tp": ranks, "gpus": ranks * s.pp * p.replicas, "max_model_len": _length(p)}
-
-
-def _length(p: CapacityPlan) -> int | None:
-    """The largest length to start the engine with: the load's own where the model's whole context would stop the start."""
-    return p.scenario.tokens if p.limited_by in ("start", "pool", "weights") and p.scenario.max_model_len is None else p.scenario.max_model_len
+        if ranks <= 16:
+            yield "more_gpus", cut | {"tp": ranks, "gpus": ranks * s.pp * p.replicas}

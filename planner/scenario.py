@@ -98,7 +98,7 @@ class Scenario:
         out = {}
         for f in fields(self):
             value = getattr(self, f.name)
-            if value != f.default:
+            if value != f.default or (f.name == "tokens" and (self.prompt or self.output)):  # else their sum would stand for it
                 out[f.name] = ("1" if value else "0") if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
         return out
 
@@ -155,5 +155,3 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, bool) or not math.isfinite(number) or not low <= number <= high:
         raise InvalidInput("out_of_range", field=name, value=str(value)[:40], low=low, high=high)
     return number
-
-

@@ -80,11 +80,7 @@ def allocate(model: ModelSpec, *, kv: KvLayout, block_size: int, layers: int | t
         page_bytes = block_size * rows.row_bytes(kv)
         whole = Term(unit_bytes=page_bytes, unit_tokens=block_size)
         limit = rows.limit_tokens
-        capped = (
-            whole
-            if limit is None
-            else Term(unit_bytes=page_bytes, unit_tokens=block_size, cap_tokens=steady_blocks(limit, block_size) * block_size)
-        )
+        capped = whole if limit is None else Term(unit_bytes=page_bytes, unit_tokens=block_size, cap_tokens=steady_blocks(limit, block_size) * block_size)
         group = Group(kind=rows.kind, layers=tuple(members), admission=whole, resident=capped)
         pools.append(Pool(name=rows.kind, groups=(group,), priced="own", block_size=block_size))
     return tuple(pools)

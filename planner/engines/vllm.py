@@ -8,6 +8,7 @@ This version covers full, windowed, chunked and latent attention and gated delta
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
 from planner.cache import Group, Kind, Pool, Rows, State, Term
@@ -74,15 +75,10 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    parts = []
-    for piece in text.strip().lstrip("v").split("."):
-        digits = "".join(c for c in piece if c.isdigit())
-        if not digits:
-            break
-        parts.append(int(digits[:6]))
-    if not parts:
+    match = re.match(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?", text.strip())
+    if not match:
         raise InvalidInput("version_unreadable", field="engine_version", value=text[:40])
-    return tuple(parts)
+    return tuple(int(p or 0) for p in match.groups())
 
 
 # -- specs: one cache of one layer, as this engine pages it ------------------------------------------------------------
@@ -284,5 +280,5 @@ def unify_pages(specs: list[tuple[Spec, int]]) -> list[tuple[Spec, int]]:
 
 
 def printed_tokens(num_blocks: int, blocks_per_request: int, max_model_len: int) -> int:
-    """"GPU KV cache size: N tokens" of 0.33: the concurrency at the largest length, times that length."""
+    """ "GPU KV cache size: N tokens" of 0.33: the concurrency at the largest length, times that length."""
     return int(num_blocks / blocks_per_request * max_model_len) if blocks_per_request else 0

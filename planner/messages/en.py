@@ -61,7 +61,7 @@ _PLANNER: dict[str, str] = {
     "error.usage": "The command is not complete: {detail}.",
     "error.usage.hint": "Call it with --help.",
     "error.batch_line": "A line of the batch is not a JSON object with a command and a source.",
-    "error.batch_line.hint": "Write one object a line, like {{\"command\": \"kv\", \"source\": \"config.json\", \"tokens\": 8192}}.",
+    "error.batch_line.hint": 'Write one object a line, like {{"command": "kv", "source": "config.json", "tokens": 8192}}.',
     "error.file_unreadable": "{value} cannot be opened: {detail}.",
     "error.file_unreadable.hint": "Check the path and its permissions.",
     "error.unknown_engine": "There is no engine {value}.",
@@ -119,6 +119,7 @@ _PLANNER: dict[str, str] = {
     "note.mla_block_by_device": "The block size of MLA depends on the device; {block} is taken.",
     "note.beyond_model_limit": "{tokens} tokens are beyond the model's own limit of {limit}.",
     "note.beyond_max_model_len": "{tokens} tokens are beyond --max-model-len {longest}.",
+    "note.max_model_len_beyond": "--max-model-len {longest} is beyond the model's own limit of {limit}: vLLM refuses it unless VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set.",
     "note.start_refused": "The load would fit, but the engine does not start: one request of its largest length ({longest} tokens) needs more than the pool. Set --max-model-len {tokens}.",
     # -- ledger, gap, formula -----------------------------------------------------------------------------------------
     "ledger.driver_gap": "Not visible to the framework",

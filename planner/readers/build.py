@@ -28,15 +28,20 @@ def model(
     notes: tuple[Note, ...] = (),
     quirks: frozenset[str] = frozenset(),
     exact: bool = True,
+    context_default: int | None = None,
 ) -> ModelSpec:
     """`extra`: weights outside the layers beyond embedding, head and final norm. `tied_default`: what the family's class does when
-    the file does not say. `embed_width`: where the embedding is narrower than the layers. `positions`: learned position rows."""
+    the file does not say. `embed_width`: where the embedding is narrower than the layers. `positions`: learned position rows.
+    `context_default`: the class's limit, for families whose published files leave the key out."""
     holder = _root(f) if _root(f).raw.get("tie_word_embeddings") is not None else f  # the whole model ties, not its language part
     tied = holder.flag("tie_word_embeddings", tied_default)
     found, dtype_note = model_dtype(f)
     method, wish, quant_notes = quantization(f)
     outer = embeddings(vocab, embed_width or hidden, tied, (positions, hidden)) + (norms(hidden, 1) if final_norm is None else final_norm) + extra
     context = f.optional_int(*CONTEXT_KEYS, high=MAX_TOKENS)
+    if context is None and context_default is not None:
+        context = context_default
+        notes += (note("derived", "class_default", field=f.name(CONTEXT_KEYS[0]), value=context, source=cite("transformers 5.24, class default")),)
     architectures = _root(f).raw.get("architectures") or f.raw.get("architectures")
     return ModelSpec(
         name=str(_root(f).raw.get("_name_or_path") or f.raw.get("_name_or_path") or "")[:200],
@@ -102,7 +107,7 @@ def quantization(f: Fields) -> tuple[str | None, str | None, tuple[Note, ...]]:
             wish = "fp8"
         elif bits == 4 and kind == "float":
             wish = "nvfp4"
-    notes = (note("info", "weights_quantized", field="quantization_config", method=method),)
+    notes: tuple[Note, ...] = (note("info", "weights_quantized", field="quantization_config", method=method),)
     if wish:
         notes += (note("derived", "kv_dtype_from_checkpoint", field="quantization_config.kv_cache_scheme", kv_dtype=wish,
                        source=cite("vLLM 0.33 utils/torch_utils.py")),)  # fmt: skip

@@ -24,8 +24,8 @@ def deepseek(f: Fields) -> ModelSpec:
     a = _attention(f)
     f.ignore("num_nextn_predict_layers")  # MTP layers cache only while speculation is on, and are no part of num_hidden_layers
     # Published V2-Lite files write `q_lora_rank: null`, a plain query projection; without the key the class would put 1536 there.
-    exact = "q_lora_rank" in f.raw
-    notes = () if exact else (note("assumed", "no_query_rank", field=f.name("q_lora_rank")),)
+    exact = "q_lora_rank" in f.raw and f.int_or(1, "moe_layer_freq") == 1
+    notes = () if "q_lora_rank" in f.raw else (note("assumed", "no_query_rank", field=f.name("q_lora_rank")),)
     attention = shapes.mla(hidden, a, f.flag("attention_bias"))
     experts = f.optional_int("n_routed_experts", low=0, high=65_536) or 0
     dense = Mlp(width=f.need_int("intermediate_size"))

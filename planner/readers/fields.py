@@ -115,5 +115,4 @@ class Fields:
 
 
 def _short(value: int) -> str:
-    text = str(value) if abs(value) < 10**30 else f"about 10^{len(str(abs(value))) - 1}"
-    return text
+    return str(value) if abs(value) < 10**30 else f"10^{len(str(abs(value))) - 1}"

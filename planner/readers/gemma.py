@@ -23,7 +23,7 @@ def gemma2(f: Fields) -> ModelSpec:
 
 def gemma3(f: Fields) -> ModelSpec:
     """Every sixth layer full. Published files leave out what equals the class default; those defaults stand here, each with a note."""
-    return _read(f, norms_a_layer=4, head_norms=True, pattern=6, window=4096, head_dim=256, heads=8, kv_heads=4, vocab=262_208)
+    return _read(f, norms_a_layer=4, head_norms=True, pattern=6, window=4096, head_dim=256, heads=8, kv_heads=4, vocab=262_208, context=131_072)
 
 
 def _read(
@@ -37,6 +37,7 @@ def _read(
     heads: int | None = None,
     kv_heads: int | None = None,
     vocab: int | None = None,
+    context: int | None = None,
 ) -> ModelSpec:
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
     notes: tuple[Note, ...] = ()
@@ -82,4 +83,5 @@ def _read(
         vocab=default("vocab_size", vocab) or f.need_int("vocab_size"),
         tied_default=True,
         notes=notes,
+        context_default=context,
     )

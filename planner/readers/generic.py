@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.errors import UnsupportedModel
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec
-from planner.notes import note
+from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
 from planner.readers.fields import Fields
@@ -68,7 +68,7 @@ def generic(f: Fields, model_type: str | None, harmless: Collection[str]) -> Mod
         m = Mlp(experts=experts, top_k=f.int_or(1, "num_experts_per_tok", high=65_536), expert_width=f.int_or(m.width, "moe_intermediate_size"))
     weights = shapes.gqa(hidden, a, f.flag("attention_bias")) + shapes.mlp(hidden, m) + shapes.norms(hidden, 2)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
-    notes = (note("warning", "unverified", field="model_type", model_type=model_type or ""),)
+    notes: tuple[Note, ...] = (note("warning", "unverified", field="model_type", model_type=model_type or ""),)
     notes += tuple(note("assumed", "declared_harmless", field=k) for k in sorted(harmless) if k in f.raw)
     spec = model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False, notes=notes)
     return replace(spec, verified=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.errors import UnsupportedValue
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
-from planner.notes import cite, note
+from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
 from planner.readers.fields import Fields
@@ -28,13 +28,14 @@ def _uniform(
     positions: int = 0,
     extra: tuple[Weight, ...] = (),
     quirks: frozenset[str] = frozenset(),
-    notes: tuple = (),
+    notes: tuple[Note, ...] = (),
+    context_default: int | None = None,
 ) -> ModelSpec:
     weights = shapes.gqa(hidden, a, qkv_bias, o_bias) + shapes.mlp(hidden, m, mlp_bias) + shapes.norms(hidden, layer_norms, norm_bias)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
     final = shapes.norms(hidden, final_norms, norm_bias) if final_norms else ()
     return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=tied, positions=positions,
-                 embed_width=embed_width, final_norm=final, extra=extra, quirks=quirks, notes=notes)  # fmt: skip
+                 embed_width=embed_width, final_norm=final, extra=extra, quirks=quirks, notes=notes, context_default=context_default)  # fmt: skip
 
 
 def _mha(f: Fields, hidden: int, q: int, kv: int | None = None) -> Attention:
@@ -109,7 +110,8 @@ def falcon(f: Fields) -> ModelSpec:
     bias, parallel = f.flag("bias"), f.flag("parallel_attn", True)
     layer_norms = f.int_or(2, "num_ln_in_parallel_attn") if new else (1 if parallel else 2)
     quirks = frozenset({"transformers_caches_query_heads"}) if new and kv != q else frozenset()
-    notes = (note("derived", "multi_query", field="new_decoder_architecture" if new else "multi_query", kv_heads=kv, source=cite("transformers 5.24 models/falcon")),)
+    key = "new_decoder_architecture" if new else "multi_query"
+    notes = (note("derived", "multi_query", field=key, kv_heads=kv, source=cite("transformers 5.24 models/falcon")),)
     return _uniform(f, _mha(f, hidden, q, kv), Mlp(width=f.int_or(4 * hidden, "ffn_hidden_size"), gated=False),
                     layers=f.layers("num_hidden_layers", "n_layer"), hidden=hidden, qkv_bias=bias, o_bias=bias, mlp_bias=bias,
-                    layer_norms=layer_norms, quirks=quirks, notes=notes)  # fmt: skip
+                    layer_norms=layer_norms, quirks=quirks, notes=notes, context_default=2048)  # fmt: skip

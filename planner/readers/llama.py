@@ -38,7 +38,7 @@ def window_by_layer(f: Fields, layers: int, rule: str) -> tuple[list[int | None]
     types = shapes.layer_types(f, layers, _TYPES)
     first = f.optional_int("max_window_layers", low=0)
     if rule == "switch" and not f.flag("use_sliding_window"):
-        said = (note("info", "window_switched_off", field="use_sliding_window", window=window),) if window else ()
+        said: tuple[Note, ...] = (note("info", "window_switched_off", field="use_sliding_window", window=window),) if window else ()
         if types is not None and WINDOW in types and window:
             said += (note("warning", "layer_types_overruled", field="layer_types"),)
         return [None] * layers, said

@@ -1,0 +1,232 @@
+"""From what a user gives to a raw config with its provenance: file, folder, upload, paste, catalog name, hub id or page address.
+
+`load` takes one string and finds out which of these it is; `load_bytes` takes an upload or a paste. What comes out has not been read
+for meaning yet: that is `planner.readers`. Importing this package loads neither the hub's client nor numpy.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from planner.errors import NotAConfig, SourceError, UnknownName
+from planner.notes import Note, note
+from planner.sources import catalog, text
+
+_HEAD_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """One config as it was found.
+
+    `raw` is the JSON object, untouched except where a note says so. `provenance` is JSON-able: `kind` (file, folder, upload, paste, catalog
+    or hub) and what makes the reading repeatable: `path`, `sha256` of the bytes read, `repo_id`, `revision`, `commit`, `source`.
+    """
+
+    name: str
+    raw: dict[str, Any]
+    provenance: dict[str, Any]
+    notes: tuple[Note, ...] = ()
+
+
+def load(source: str, *, token: str | None = None, endpoint: str | None = None, allow_paths: bool = True) -> Loaded:
+    """The config that `source` points at, tried in this order:
+
+    JSON text (starts with a bracket); `catalog:NAME`; a web address of the hub; an existing file or folder; a catalog name without a slash;
+    `org/model` or `org/model@revision` on the hub. A path wins over a hub id of the same spelling, the hub over the catalog.
+    `allow_paths=False` is for a server that many people use: it then opens no file of the machine. `token` goes to the hub, nowhere else.
+
+    Raises NotAConfig, SourceError (field "source" or "token") or UnknownName.
+    """
+    wanted = source.strip()
+    if len(wanted) > 1 and wanted[0] == wanted[-1] and wanted[0] in "\"'":
+        wanted = wanted[1:-1].strip()
+    if not wanted:
+        raise SourceError("source_empty", field="source")
+    if wanted[0] in "{[":
+        return load_bytes(_encode(wanted), "")
+    if wanted[:8].lower() == "catalog:":
+        return _from_catalog(wanted[8:].strip())
+
+    is_page = "://" in wanted or wanted.split("/")[0].lower() in ("huggingface.co", "www.huggingface.co", "hf.co")
+    if not is_page:
+        found = _from_path(source, wanted) if allow_paths else None
+        if found is not None:
+            return found
+        if _looks_like_path(wanted):
+            raise SourceError("no_such_file" if allow_paths else "paths_not_allowed", field="source", path=_short(wanted))
+        if "/" not in wanted and catalog.name_of(wanted) is not None:
+            return _from_catalog(wanted)
+
+    from planner.sources import hub
+
+    address = hub.address_of(wanted, endpoint)
+    if address is not None:
+        return _from_hub(address, token, endpoint)
+    if "/" in wanted or len(wanted) > 100 or any(c.isspace() for c in wanted):
+        raise SourceError("source_unreadable", field="source", source=_short(wanted))
+    raise UnknownName("unknown_source", field="source", name=_short(wanted), near=", ".join(catalog.near(wanted)))
+
+
+def load_bytes(data: bytes, name: str = "") -> Loaded:
+    """The config in an upload (`name` is its file name) or in pasted text (no name). Raises NotAConfig."""
+    shown = _short(PureWindowsPath(name).name)
+    raw, notes = text.parse(data, shown)
+    provenance: dict[str, Any] = {"kind": "upload" if name else "paste", "bytes": len(data), "sha256": _sha256(data)}
+    if shown:
+        provenance["file_name"] = shown
+    return Loaded(name=_name_of(raw, _stem(shown)), raw=raw, provenance=provenance, notes=notes)
+
+
+# -- one function a kind of source -------------------------------------------------------------------------------------
+
+
+def _from_catalog(name: str) -> Loaded:
+    entry, raw = catalog.row(name)
+    provenance = {"kind": "catalog", "name": entry.name, "repo_id": entry.repo_id, "source": entry.source}
+    remark = note("info", "from_catalog", source=entry.source, name=entry.name)
+    return Loaded(name=entry.name, raw=raw, provenance=provenance, notes=(remark,))
+
+
+def _from_hub(address: Any, token: str | None, endpoint: str | None) -> Loaded:
+    from planner.sources import hub
+
+    fetched = hub.fetch(address, token=token, endpoint=endpoint)
+    raw, notes = text.parse(fetched.data, address.file)
+    provenance: dict[str, Any] = {
+        "kind": "hub",
+        "repo_id": address.repo_id,
+        "revision": address.revision,
+        "commit": fetched.commit,
+        "file": address.file,
+        "bytes": len(fetched.data),
+        "sha256": _sha256(fetched.data),
+        "gated": fetched.gated,
+    }
+    base = hub.endpoint_of(endpoint)
+    if base != hub.DEFAULT_ENDPOINT:
+        provenance["hub"] = hub.host_of(base)
+    if fetched.parameters:
+        provenance["safetensors_parameters"] = fetched.parameters
+    return Loaded(name=address.repo_id, raw=raw, provenance=provenance, notes=notes)
+
+
+def _from_path(given: str, wanted: str) -> Loaded | None:
+    """The config at a path of this machine; None where nothing is there."""
+    try:
+        path = Path(wanted).expanduser()
+        if path.is_dir():
+            return _from_folder(given, path)
+        if not os.path.lexists(path):
+            return None
+    except (OSError, ValueError, RuntimeError):  # a name too long, a zero byte, ~ of nobody
+        return None
+    data = _read(path, given)
+    raw, notes = text.parse(data, path.name)
+    provenance = {"path": given, "kind": "file", "bytes": len(data), "sha256": _sha256(data)}
+    return Loaded(name=_name_of(raw, _stem(path.name) or _folder_name(path.parent)), raw=raw, provenance=provenance, notes=notes)
+
+
+def _from_folder(given: str, path: Path) -> Loaded:
+    """A folder's config.json, with the ModelOpt quantization that some folders keep in a file of its own."""
+    config = path / "config.json"
+    if not os.path.lexists(config):
+        raise SourceError(_folder_code(path), field="source", path=_short(given))
+    data = _read(config, given)
+    raw, notes = text.parse(data, "config.json")
+    provenance: dict[str, Any] = {"path": given, "kind": "folder", "file": "config.json", "bytes": len(data), "sha256": _sha256(data)}
+    beside = path / "hf_quant_config.json"
+    if os.path.lexists(beside):
+        quantization, _ = text.parse(_read(beside, given), "hf_quant_config.json", config=False)
+        provenance["hf_quant_config"] = quantization
+        section = quantization.get("quantization")
+        if raw.get("quantization_config") is None and isinstance(section, dict):
+            raw["quantization_config"] = {"quant_method": "modelopt", **section}
+            notes = (*notes, note("info", "quantization_from_beside", field="quantization_config", source="hf_quant_config.json"))
+    return Loaded(name=_name_of(raw, _folder_name(path)), raw=raw, provenance=provenance, notes=notes)
+
+
+def _folder_code(path: Path) -> str:
+    """What a folder without config.json holds instead."""
+    try:
+        with os.scandir(path) as entries:
+            names = [entry.name.lower() for entry in islice(entries, 10_000)]
+    except OSError:
+        return "folder_unreadable"
+    if "adapter_config.json" in names:
+        return "folder_adapter"
+    return "folder_only_gguf" if any(name.endswith(".gguf") for name in names) else "folder_no_config"
+
+
+# -- small things ------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, given: str) -> bytes:
+    """The bytes of an ordinary file, its size and kind checked before it is read."""
+    import stat
+
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise SourceError("not_a_file", field="source", path=_short(given))
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+            text.refuse_format(head, path.name, status.st_size)
+            return head + file.read(text.MAX_BYTES + 1)
+    except PermissionError as e:
+        raise SourceError("no_permission", field="source", path=_short(given)) from e
+    except OSError as e:
+        import errno
+
+        raise SourceError("cannot_read", field="source", path=_short(given), reason=errno.errorcode.get(e.errno or 0, "EIO")) from e
+
+
+def _looks_like_path(wanted: str) -> bool:
+    tail = wanted.lower()
+    return wanted[0] in "/~.\\" or "\\" in wanted or tail.endswith((".json", ".gguf", ".safetensors", ".bin", ".txt", "/"))
+
+
+def _stem(file_name: str) -> str:
+    """A file's name without .json; empty for a config.json, whose name says nothing."""
+    stem = file_name.removesuffix(".json")
+    return "" if stem.lower() == "config" else stem
+
+
+def _folder_name(path: Path) -> str:
+    """The folder's own name; in the hub's cache (models--org--name/snapshots/COMMIT) the model's."""
+    path = path.resolve()
+    cached = next((part for part in path.parts if part.startswith("models--")), "")
+    return cached[8:].replace("--", "/") or path.name
+
+
+def _name_of(raw: dict[str, Any], given: str) -> str:
+    """What to call the model: `given`, else what the config calls itself."""
+    for name in (given, raw.get("_name_or_path"), raw.get("model_type")):
+        if isinstance(name, str) and name.strip():
+            return _short(name.strip())
+    return "config"
+
+
+def _short(value: str) -> str:
+    """For messages and names: at most 120 printable characters."""
+    return "".join(c if c.isprintable() else "?" for c in value[:120])
+
+
+def _encode(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError as e:
+        raise NotAConfig("bad_encoding", name="", encoding="UTF-8", position=e.start) from e
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+__all__ = ["Loaded", "catalog", "load", "load_bytes"]

@@ -1,0 +1,284 @@
+"""One model's config and weight facts from a Hugging Face hub (or a mirror of it), made for a page that many people use.
+
+Two requests: `model_info` (commit, sizes, gated) and one GET of config.json pinned to that commit. Not `hf_hub_download`: it retries for
+23 s when the hub is down, and its cache on disk hands a gated file that one user's token fetched to the next user who has none. Here every
+answer comes with its own time-out and the caller's own token, nothing is written to disk, and no code of a repository is ever run.
+The token that the machine may have saved is never sent. Tested with huggingface_hub 2.4 (imported inside the functions: it costs time).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from planner.errors import NotAConfig, PlannerError, SourceError
+from planner.sources import text as text_
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+TIMEOUT_S = 5.0  # to connect, and between two packets
+DEADLINE_S = 20.0  # for the whole of one file
+MAX_RESULTS = 50
+_OFFICIAL_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
+_REPO_ID = re.compile(r"(?:\w[\w.-]{0,95}/)?\w[\w.-]{0,95}", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*){0,8}", re.ASCII)
+_NOT_MODELS = ("datasets", "spaces", "collections", "docs", "papers", "blog", "models", "organizations", "settings", "new", "join", "login")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a config lies on a hub. `file` is its path in the repository."""
+
+    repo_id: str
+    revision: str = "main"
+    file: str = "config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The bytes of one config with what the hub says about the repository.
+
+    `commit` is the full hash behind the revision; `parameters` are stored elements by the safetensors dtype name, empty where unknown.
+    """
+
+    address: Address
+    commit: str
+    data: bytes
+    parameters: dict[str, int]
+    gated: str | bool
+
+
+def endpoint_of(endpoint: str | None) -> str:
+    """The hub to ask: the argument, else HF_ENDPOINT, else the official one; without a slash at the end."""
+    return (endpoint or os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+
+
+def address_of(text: str, endpoint: str | None = None) -> Address | None:
+    """The address in what people paste: `org/model`, `org/model@revision`, or a page address. None: it has no such form.
+
+    Raises SourceError for a web address that is not a model's page on the hub in use.
+    >>> address_of("https://huggingface.co/acme/tiny/blob/main/config.json").repo_id
+    'acme/tiny'
+    """
+    text = text.strip()
+    page = _page_parts(text, endpoint)
+    if page is not None:
+        return _address_of_page(page, text)
+    repo_id, at, revision = text.partition("@")
+    if not _is_repo_id(repo_id) or "/" not in repo_id or (at and not _REVISION.fullmatch(revision)):
+        return None
+    return Address(repo_id=repo_id, revision=revision or "main")
+
+
+def _is_repo_id(text: str) -> bool:
+    return bool(_REPO_ID.fullmatch(text)) and ".." not in text and "--" not in text and not text.endswith((".git", ".", "-"))
+
+
+def _page_parts(text: str, endpoint: str | None) -> list[str] | None:
+    """The path of a page address, in parts; None where the text is no web address."""
+    bare = any(text.lower().startswith(host + "/") for host in _OFFICIAL_HOSTS)
+    if "://" not in text and not bare:
+        return None
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        url, own = urlsplit(text if "://" in text else "https://" + text), urlsplit(endpoint_of(endpoint))
+        host, own_host = (url.hostname or "").lower(), (own.hostname or "").lower()
+    except ValueError as e:
+        raise SourceError("address_unreadable", field="source", address=text[:120]) from e
+    if url.scheme not in ("http", "https") or host not in (*_OFFICIAL_HOSTS, own_host):
+        raise SourceError("address_elsewhere", field="source", host=host[:80] or url.scheme[:20], hub=own_host)
+    path = url.path
+    prefix = own.path.rstrip("/")
+    if host == own_host and prefix and path.startswith(prefix + "/"):
+        path = path[len(prefix) :]
+    parts = [unquote(part) for part in path.split("/") if part]
+    return parts[2:] if parts[:2] == ["api", "models"] else parts
+
+
+def _address_of_page(parts: list[str], text: str) -> Address:
+    if not parts or parts[0] in _NOT_MODELS:
+        raise SourceError("address_not_a_model", field="source", address=text[:120])
+    verbs = ("blob", "tree", "resolve", "raw", "commit", "revision")
+    split = next((i for i, part in enumerate(parts[1:3], 1) if part in verbs), min(len(parts), 2))
+    repo_id, rest = "/".join(parts[:split]), parts[split + 1 :] if parts[split : split + 1] and parts[split] in verbs else []
+    length = 3 if rest[:1] == ["refs"] else 1  # refs/pr/7 is one revision of three parts
+    revision, path = "/".join(rest[:length]) or "main", "/".join(rest[length:])
+    if not _is_repo_id(repo_id) or not _REVISION.fullmatch(revision):
+        raise SourceError("address_not_a_model", field="source", address=text[:120])
+    if path.lower().endswith(".gguf"):
+        raise NotAConfig("is_gguf", field="source", name=parts[-1][:80])
+    is_json = path.endswith(".json") and ".." not in path
+    return Address(repo_id=repo_id, revision=revision, file=path if is_json else "config.json")
+
+
+def fetch(address: Address, *, token: str | None = None, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> Fetched:
+    """The config at `address`. `token` is the caller's own; without one the request is anonymous.
+
+    Raises SourceError (hub_...) for everything that can go wrong on the way, NotAConfig where the file is too large.
+    """
+    sent = _checked_token(token)
+    base = endpoint_of(endpoint)
+    with _errors_told(address, bool(sent), base):
+        from huggingface_hub import HfApi, hf_hub_url
+
+        api = HfApi(endpoint=base, token=sent or False)
+        info = api.model_info(address.repo_id, revision=address.revision, timeout=timeout_s, expand=["sha", "safetensors", "gated"])
+        commit = str(info.sha or "")
+        if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
+            raise ValueError("no commit")
+        url = hf_hub_url(address.repo_id, address.file, revision=commit, endpoint=base)
+        data = _get(url, sent, timeout_s, address)
+    counts = info.safetensors.parameters if info.safetensors else {}
+    return Fetched(
+        address=address,
+        commit=commit,
+        data=data,
+        parameters={str(k)[:20]: int(v) for k, v in list(counts.items())[:40] if isinstance(v, int) and v >= 0},
+        gated=info.gated or False,
+    )
+
+
+def search(text: str, limit: int = 10, *, token: str | None = None, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
+    """Ids of text-generation models whose name holds `text`, most downloaded first; at most `limit` (1 to 50). Raises SourceError."""
+    from itertools import islice
+
+    sent = _checked_token(token)
+    limit = max(1, min(limit, MAX_RESULTS))
+    base = endpoint_of(endpoint)
+    address = Address(repo_id=text.strip()[:80])
+    with _errors_told(address, bool(sent), base):
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+        response = get_session().get(
+            f"{base}/api/models",
+            params={"search": address.repo_id, "limit": limit, "pipeline_tag": "text-generation", "sort": "downloads"},
+            headers=build_hf_headers(token=sent or False),
+            timeout=timeout_s,
+        )
+        hf_raise_for_status(response)
+        rows = response.json()
+        return tuple(str(row["id"]) for row in islice(rows, limit))
+
+
+def _checked_token(token: str | None) -> str | None:
+    """The token without blanks around it; one that cannot stand in a header is refused here. It is in no message."""
+    if token is None or not token.strip():
+        return None
+    if not re.fullmatch(r"[\x21-\x7e]{1,400}", token.strip()):
+        raise SourceError("hub_token_malformed", field="token")
+    return token.strip()
+
+
+def _get(url: str, token: str | None, timeout_s: float, address: Address) -> bytes:
+    """One file, at most text.MAX_BYTES of it. Redirects are followed; the HTTP library drops the token when the host changes."""
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    started, data = time.monotonic(), bytearray()
+    headers = build_hf_headers(token=token or False)
+    with get_session().stream("GET", url, headers=headers, timeout=timeout_s, follow_redirects=True) as response:
+        if response.status_code >= 400:
+            response.read()
+        hf_raise_for_status(response)
+        for chunk in response.iter_bytes(65536):
+            data += chunk
+            if len(data) > text_.MAX_BYTES:
+                raise NotAConfig("too_large", name=address.file, size_bytes=len(data), limit_bytes=text_.MAX_BYTES)
+            if time.monotonic() - started > DEADLINE_S:
+                raise TimeoutError
+    return bytes(data)
+
+
+@contextmanager
+def _errors_told(address: Address, with_token: bool, base: str) -> Iterator[None]:
+    """Turns every exception of the hub's client into a SourceError with the reading that helps the user.
+
+    Every one: what comes back is another machine's answer (a proxy's page, a mirror's own idea of the protocol), never our data.
+    """
+    try:
+        yield
+    except PlannerError:
+        raise
+    except Exception as e:
+        code, status = _reading(e, address, with_token)
+        if code == "hub_no_config":
+            code = _what_instead(address, base)
+        raise told(code, address, base, status=status) from e
+
+
+def _reading(error: Exception, address: Address, with_token: bool) -> tuple[str, int]:
+    """The message code and the HTTP status (0: there was none). The most special exception first."""
+    try:
+        from huggingface_hub import errors as hub
+    except ImportError:
+        return "hub_client_missing", 0
+
+    readings: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
+        (hub.GatedRepoError, "hub_gated_for_token" if with_token else "hub_gated"),  # before its parent, RepositoryNotFoundError
+        (hub.DisabledRepoError, "hub_disabled"),
+        (hub.RepositoryNotFoundError, "hub_not_found_with_token" if with_token else "hub_not_found"),
+        (hub.RevisionNotFoundError, "hub_no_revision"),
+        (hub.EntryNotFoundError, "hub_no_config" if address.file == "config.json" else "hub_no_file"),
+        (hub.HFValidationError, "hub_bad_id"),
+        (hub.OfflineModeIsEnabled, "hub_offline"),
+    )
+    for kinds, code in readings:
+        if isinstance(error, kinds):
+            return code, 0
+    if isinstance(error, hub.HfHubHTTPError):
+        status = error.response.status_code
+        unseen = "hub_not_found_with_token" if with_token else "hub_not_found"
+        by_status = {401: "hub_bad_token" if with_token else unseen, 403: "hub_forbidden", 404: unseen, 429: "hub_rate_limit"}
+        return by_status.get(status, "hub_failed" if status >= 500 else "hub_odd_answer"), status
+    if isinstance(error, (hub.HTTPError, OSError)):  # the HTTP library's own: no connection, time-out, redirects without end
+        return "hub_unreachable", 0
+    return "hub_odd_answer", 200
+
+
+def _what_instead(address: Address, base: str) -> str:
+    """The code for a repository that answers but has no config: one more request says what it holds instead."""
+    try:
+        from huggingface_hub import HfApi
+
+        api = HfApi(endpoint=base, token=False)
+        info = api.model_info(address.repo_id, revision=address.revision, timeout=TIMEOUT_S, expand=["siblings"])
+        files = {str(file.rfilename).lower() for file in info.siblings or ()}
+    except Exception:  # it only refines an error that is told anyway
+        return "hub_no_config"
+    if any(name.endswith(".gguf") for name in files):
+        return "hub_only_gguf"
+    for name, code in (("adapter_config.json", "hub_adapter"), ("model_index.json", "hub_diffusers"), ("params.json", "hub_params_json")):
+        if name in files:
+            return code
+    return "hub_no_config"
+
+
+# Failures after which the same model from the catalog would still help.
+_CATALOG_HELPS = frozenset(
+    ("hub_gated", "hub_gated_for_token", "hub_not_found", "hub_not_found_with_token", "hub_forbidden", "hub_offline", "hub_rate_limit",
+     "hub_failed", "hub_unreachable", "hub_odd_answer", "hub_client_missing", "hub_bad_token")
+)  # fmt: skip
+
+
+def told(code: str, address: Address, base: str, **args: Any) -> SourceError:
+    """The SourceError for `code`; where the catalog has this model, its hint names the row (code with `_listed`)."""
+    from planner.sources import catalog
+
+    row = catalog.name_of(address.repo_id) if code in _CATALOG_HELPS and "/" in address.repo_id else None
+    given: dict[str, Any] = {"repo": address.repo_id, "revision": address.revision, "file": address.file, "hub": host_of(base), **args}
+    field = "token" if code in ("hub_bad_token", "hub_gated_for_token") else "source"
+    return SourceError(code + "_listed" if row else code, field=field, catalog=row or "", **given)
+
+
+def host_of(base: str) -> str:
+    """The hub's name for messages and provenance, without a user name or password in the address."""
+    from urllib.parse import urlsplit
+
+    try:
+        return urlsplit(base).hostname or base[:80]
+    except ValueError:
+        return base[:80]

@@ -1,0 +1,53 @@
+"""Shared by all tests: the network is closed but for loopback, the corpus is found or its absence is said."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = Path(os.environ.get("KVLEDGER_CORPUS") or ROOT.parent / "shared" / "corpus")
+CONFIGS = Path(__file__).parent / "configs"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any connection that leaves this machine is a fault of the test or of the product."""
+    real = socket.socket.connect
+
+    def connect(self: socket.socket, address: Any) -> Any:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOOPBACK:
+            raise AssertionError(f"a test tried to reach {address[0]}")
+        return real(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+
+
+def corpus_file(name: str) -> Path:
+    """A file of the corpus; without it the test is skipped with the reason, or fails where the corpus is required."""
+    path = CORPUS / name
+    if not path.exists():
+        reason = f"the corpus has no {name} at {CORPUS} (set KVLEDGER_CORPUS)"
+        if os.environ.get("KVLEDGER_REQUIRE_CORPUS"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+def corpus_rows(name: str) -> list[dict[str, str]]:
+    with corpus_file(name).open(newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def small_configs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """One hand-written config a family: (name, config)."""
+    for path in sorted(CONFIGS.glob("*.json")):
+        yield path.stem, json.loads(path.read_text())

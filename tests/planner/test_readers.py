@@ -1,0 +1,181 @@
+"""Each family's reader on a hand-written config: literal bytes worked out on paper, and a twin table of files that must be refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from planner.capacity import measure
+from planner.errors import ConfigError, MissingField, NotAConfig, UnsupportedModel, UnsupportedValue
+from planner.readers import READERS, read_config
+from planner.scenario import Scenario
+from planner.weights import parameters
+from tests.conftest import CONFIGS, small_configs
+
+# name: ({kind: layers}, architecture bytes, transformers bytes) at 3,000 tokens, one sequence, bf16.
+EXPECTED = {
+    "bloom": ({"full": 8}, 98_304_000, 98_304_000),  # 2 x 8 x 16 x 64 x 3000 x 2
+    "deepseek_v2": ({"latent": 8}, 27_648_000, 27_648_000),  # (512 + 64) x 8 x 3000 x 2
+    "deepseek_v3": ({"latent": 8}, 27_648_000, 27_648_000),
+    "falcon_new": ({"full": 8}, 24_576_000, 98_304_000),  # 4 KV heads; transformers caches them repeated to 16
+    "falcon_old": ({"full": 8}, 6_144_000, 6_144_000),  # multi_query: one KV head
+    "gemma": ({"full": 8}, 24_576_000, 24_576_000),  # 2 x 8 x 1 x 256 x 3000 x 2
+    "gemma2": ({"window": 4, "full": 4}, 65_929_216, 65_912_832),  # 49,152,000 + 4 x 4,096 x 1024 | 1023
+    "gemma3": ({"window": 12, "full": 2}, 74_907_648, 74_858_496),  # class defaults: 8 heads, 4 KV heads, 256
+    "gemma3_text": ({"window": 12, "full": 2}, 49_741_824, 49_692_672),
+    "gpt2": ({"full": 8}, 98_304_000, 98_304_000),
+    "gpt_bigcode": ({"full": 8}, 6_144_000, 6_144_000),
+    "gpt_neox": ({"full": 8}, 98_304_000, 98_304_000),
+    "gpt_oss": ({"window": 4, "full": 4}, 12_812_288, 12_808_192),  # 12,288,000 + 4 x 1,024 x 128 | 127
+    "kimi_k2": ({"latent": 8}, 27_648_000, 27_648_000),
+    "llama": ({"full": 8}, 24_576_000, 24_576_000),  # 2 x 8 x 4 x 64 x 3000 x 2
+    "llama4": ({"chunk": 6, "full": 2}, 24_576_000, 24_576_000),  # the chunk of 8,192 is wider than the context
+    "minicpm3": ({"latent": 8}, 13_824_000, 13_824_000),  # (256 + 32) x 8 x 3000 x 2
+    "mistral": ({"window": 8}, 4_194_304, 4_186_112),  # 8 x 1,024 x 512 | 511
+    "mixtral": ({"full": 8}, 24_576_000, 24_576_000),
+    "opt": ({"full": 8}, 98_304_000, 98_304_000),
+    "phi3": ({"window": 8}, 67_076_096, 67_043_328),  # 8 x 4,096 x 2047 | 2046
+    "qwen2": ({"full": 8}, 24_576_000, 24_576_000),  # use_sliding_window is false
+    "qwen2_windowed": ({"full": 6, "window": 2}, 22_626_304, 22_624_256),  # layers from max_window_layers on
+    "qwen3": ({"full": 8}, 49_152_000, 49_152_000),  # head_dim 128, not 1024 / 16
+    "qwen3_moe": ({"full": 8}, 49_152_000, 49_152_000),
+    "qwen3_next": ({"state": 6, "full": 2}, 15_507_456, 15_532_032),  # 12,288,000 + 6 x (2048 x 3|4 x 2 + 8 x 128 x 128 x 4)
+}
+
+
+def engine_bytes(config: dict[str, Any], engine: str) -> int:
+    return measure(read_config(config), None, Scenario(engine=engine, tokens=3000, sequences=1)).engine_bytes
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_the_cache_of_each_family(name: str) -> None:
+    config = dict(small_configs())[name]
+    kinds, architecture, transformers = EXPECTED[name]
+    found: dict[str, int] = {}
+    for kind, where in read_config(config).cache_groups():
+        found[kind.kind] = found.get(kind.kind, 0) + len(where)
+    assert found == kinds
+    assert engine_bytes(config, "architecture") == architecture
+    assert engine_bytes(config, "transformers") == transformers
+
+
+def test_every_config_has_an_expectation_and_every_reader_a_config() -> None:
+    assert {p.stem for p in CONFIGS.glob("*.json")} == set(EXPECTED)
+    covered = {c["model_type"] for _, c in small_configs()} | {c["text_config"]["model_type"] for _, c in small_configs() if "text_config" in c}
+    assert set(READERS) <= covered
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [
+        # vocabulary x hidden x 2 + layers x (q + k + v + o + gate, up, down + 2 norms) + norm
+        ("llama", 2 * 32000 * 1024 + 8 * (2 * 1024 * 1024 + 2 * 1024 * 256 + 3 * 1024 * 2816 + 2 * 1024) + 1024, None),
+        ("gpt2", 32000 * 1024 + 1024 * 1024 + 8 * (12 * 1024 * 1024 + 13 * 1024) + 2 * 1024, None),
+        # embedding half as wide, with projections in and out; positions carry two rows more
+        ("opt", 32000 * 512 + 2050 * 1024 + 2 * 512 * 1024 + 8 * (12 * 1024 * 1024 + 13 * 1024) + 2 * 1024, None),
+        ("mixtral", 2 * 32000 * 1024 + 8 * (2 * 1024 * 1024 + 2 * 1024 * 256 + 8 * 1024 + 8 * 3 * 1024 * 2816 + 2 * 1024) + 1024,
+         2 * 32000 * 1024 + 8 * (2 * 1024 * 1024 + 2 * 1024 * 256 + 8 * 1024 + 2 * 3 * 1024 * 2816 + 2 * 1024) + 1024),
+    ],
+)  # fmt: skip
+def test_parameters_by_hand(name: str, total: int, active: int | None) -> None:
+    p = parameters(read_config(dict(small_configs())[name]))
+    assert (p.total, p.active, p.exact) == (total, active or total, True)
+
+
+LLAMA = json.loads((CONFIGS / "llama.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "field"),
+    [
+        ({"num_hidden_layers": None}, MissingField, "num_hidden_layers"),
+        ({"hidden_size": None}, MissingField, "hidden_size"),
+        ({"num_attention_heads": None}, MissingField, "num_attention_heads"),
+        ({"num_hidden_layers": -1}, UnsupportedValue, "num_hidden_layers"),
+        ({"num_hidden_layers": 0}, UnsupportedValue, "num_hidden_layers"),
+        ({"num_hidden_layers": 10**12}, UnsupportedValue, "num_hidden_layers"),
+        ({"hidden_size": 10**40}, UnsupportedValue, "hidden_size"),
+        ({"num_attention_heads": True}, UnsupportedValue, "num_attention_heads"),
+        ({"num_attention_heads": [32]}, UnsupportedValue, "num_attention_heads"),
+        ({"num_key_value_heads": 7.5}, UnsupportedValue, "num_key_value_heads"),
+        ({"num_key_value_heads": 0}, UnsupportedValue, "num_key_value_heads"),
+        ({"num_key_value_heads": 5}, UnsupportedValue, "num_key_value_heads"),
+        ({"num_key_value_heads": 64}, UnsupportedValue, "num_key_value_heads"),
+        ({"num_attention_heads": 33, "num_key_value_heads": 33}, UnsupportedValue, "num_attention_heads"),
+        ({"layer_types": ["full_attention"] * 3, "sliding_window": 8}, UnsupportedValue, "layer_types"),
+        ({"layer_types": ["new_attention"] * 8, "sliding_window": 8}, UnsupportedValue, "layer_types"),
+        ({"torch_dtype": "float7"}, UnsupportedValue, "torch_dtype"),
+        ({"model_type": "mistral", "sliding_window": "wide"}, UnsupportedValue, "sliding_window"),
+        ({"model_type": "gemma3", "num_hidden_layers": None}, UnsupportedValue, "text_config"),
+        ({"model_type": "brand_new", "kv_lora_rank": 512}, UnsupportedModel, "kv_lora_rank"),
+        ({"model_type": "brand_new", "multi_query": False}, UnsupportedModel, "multi_query"),
+        ({"model_type": "brand_new", "layer_types": ["full_attention"] * 8}, UnsupportedModel, "layer_types"),
+        ({"model_type": "brand_new", "attn_config": {}}, UnsupportedModel, "attn_config"),
+        ({"model_type": "brand_new", "is_encoder_decoder": True}, UnsupportedModel, "is_encoder_decoder"),
+        ({"model_type": "brand_new", "architectures": ["NewForMaskedLM"]}, UnsupportedModel, "architectures"),
+        ({"model_type": "brand_new", "text_config": {"model_type": "newer"}}, UnsupportedModel, "text_config.model_type"),
+    ],
+)
+def test_refused_with_the_field(change: dict[str, Any], error: type[ConfigError], field: str) -> None:
+    with pytest.raises(error) as caught:
+        read_config({**LLAMA, **change})
+    assert caught.value.field == field
+    assert caught.value.message
+    assert caught.value.hint
+
+
+def test_only_an_object_is_a_config() -> None:
+    with pytest.raises(NotAConfig):
+        read_config([])  # type: ignore[arg-type]
+
+
+def test_an_unknown_type_with_plain_keys_is_read_and_marked() -> None:
+    spec = read_config({**LLAMA, "model_type": "brand_new"})
+    assert not spec.verified
+    assert not spec.parameters_exact
+    assert engine_bytes({**LLAMA, "model_type": "brand_new"}, "architecture") == 24_576_000
+    assert "unverified" in {n.code for n in spec.notes}
+
+
+def test_a_key_declared_harmless_is_kept_in_the_plan() -> None:
+    config = {**LLAMA, "model_type": "brand_new", "fancy_router_width": 12}
+    with pytest.raises(UnsupportedModel):
+        read_config(config)
+    spec = read_config(config, harmless=("fancy_router_width",))
+    assert [n.field for n in spec.notes if n.code == "declared_harmless"] == ["fancy_router_width"]
+
+
+def test_null_and_zero_head_sizes_are_absent() -> None:
+    for value in (None, 0):
+        assert engine_bytes({**LLAMA, "head_dim": value}, "architecture") == 24_576_000
+
+
+def test_the_window_may_be_wider_than_the_context_and_is_still_a_window() -> None:
+    spec = read_config({**LLAMA, "model_type": "mistral", "sliding_window": 100_000})
+    assert {k.kind for k, _ in spec.cache_groups()} == {"window"}
+
+
+def test_dtype_is_found_outside_the_nested_part() -> None:
+    nested = {"model_type": "gemma3", "torch_dtype": "float16", "text_config": {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128}}
+    assert read_config(nested).dtype.name == "fp16"
+    del nested["torch_dtype"]
+    assert "no_dtype" in {n.code for n in read_config(nested).notes}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "wish"),
+    [
+        ({"quant_method": "compressed-tensors"}, None),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": None}, None),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
+        ({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": False}}, "fp8"),
+        ({"quant_method": "modelopt", "quantization": {"kv_cache_quant_algo": "NVFP4"}}, "nvfp4"),
+        ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, None),
+        ({"quant_method": "gptq", "bits": 4}, None),
+    ],
+)
+def test_the_cache_dtype_follows_its_own_key_not_the_weights(quantization: dict[str, Any], wish: str | None) -> None:
+    assert read_config({**LLAMA, "quantization_config": quantization}).kv_dtype_wish == wish

@@ -1,0 +1,102 @@
+"""The caches that transformers 5.24 was measured to hold, and the parameters of the models it builds (needs the corpus)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from planner.api import model_of
+from planner.capacity import measure
+from planner.errors import PlannerError
+from planner.model import ModelSpec
+from planner.scenario import Scenario
+from planner.sources import load
+from planner.weights import parameters
+from tests.conftest import corpus_file, corpus_rows
+
+FAMILIES = frozenset(
+    "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gemma3 gemma3_text phi3 falcon gpt2 gpt_bigcode opt bloom gpt_neox deepseek_v2 "
+    "deepseek_v3 kimi_k2 minicpm3 gpt_oss qwen3_next llama4".split()
+)
+ANSWERED_AT_LEAST, PARAMETERS_AT_LEAST = 85, 78
+
+
+def number(row: dict[str, str], key: str) -> int:
+    return int(float(row[key] or 0))
+
+
+def model_at(name: str) -> ModelSpec:
+    return model_of(load(str(corpus_file(f"configs/{name}"))))
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("tokens", [1, 17, 4096, 131072])
+def test_measured_caches(tokens: int) -> None:
+    wrong, unanswered, right = [], [], 0
+    for r in corpus_rows("transformers_measured.csv"):
+        if r["error"] or number(r, "cross_layers") or r["model_type"] == "mimo_v2_flash":
+            continue
+        expected = number(r, "kv_bytes_per_token_bf16_uncapped") * tokens
+        expected += min(number(r, "windowed_bytes_per_token") * tokens, number(r, "windowed_bytes_capped"))
+        expected += number(r, "const_state_bytes_native_dtype") or number(r, "const_state_bytes_per_seq")
+        try:
+            model = model_at(r["file"])
+            got = measure(model, None, Scenario(engine="transformers", tokens=tokens, sequences=1, kv_dtype="bf16")).engine_bytes
+        except PlannerError:
+            if r["model_type"] in FAMILIES:
+                unanswered.append(r["file"])
+            continue
+        right += got == expected
+        if got != expected:
+            wrong.append(f"{r['file']}: {got} != {expected}")
+    assert not wrong
+    assert not unanswered
+    assert right >= ANSWERED_AT_LEAST
+
+
+@pytest.mark.corpus
+def test_parameters_equal_the_built_model() -> None:
+    wrong, right = [], 0
+    for r in corpus_rows("transformers_measured.csv"):
+        if r["error"] or not number(r, "params_total"):
+            continue
+        try:
+            p = parameters(model_at(r["file"]))
+        except PlannerError:
+            continue
+        if not p.exact:
+            continue
+        whole, language = number(r, "params_total"), number(r, "params_language")
+        if p.total not in (whole, language or whole):
+            wrong.append(f"{r['file']}: {p.total} != {whole} / {language}")
+        else:
+            right += 1
+    assert not wrong
+    assert right >= PARAMETERS_AT_LEAST
+
+
+@pytest.mark.corpus
+def test_configs_derived_by_hand_are_exact_or_refused() -> None:
+    for r in corpus_rows("derived_by_hand.csv"):
+        try:
+            foot = measure(model_at(r["file"]), None, Scenario(engine="architecture", tokens=4096, sequences=1, kv_dtype="bf16"))
+        except PlannerError:
+            continue
+        assert foot.bytes_per_token_unbounded == number(r, "kv_bytes_per_token_bf16_uncapped") + number(r, "extra_bytes_per_token"), r["file"]
+
+
+@pytest.mark.corpus
+def test_class_defaults_are_exact_or_refused() -> None:
+    for r in corpus_rows("transformers_defaults_measured.csv"):
+        if r["error"] or number(r, "cross_layers"):
+            continue
+        raw = json.loads(corpus_file(f"defaults/{r['file']}").read_text())
+        try:
+            model = model_of(load(json.dumps(raw)))
+        except PlannerError:
+            continue
+        foot = measure(model, None, Scenario(engine="transformers", tokens=131072, sequences=1, kv_dtype="bf16"))
+        expected = number(r, "kv_bytes_per_token_bf16_uncapped") * 131072 + number(r, "const_state_bytes_native_dtype")
+        expected += min(number(r, "windowed_bytes_per_token") * 131072, number(r, "windowed_bytes_capped"))
+        assert foot.engine_bytes == expected, r["file"]
