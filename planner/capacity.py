@@ -95,6 +95,21 @@ class CapacityPlan:
         """What the pool has left beside the load, on the binding rank; negative where it does not fit."""
         return self.kv_pool_bytes - self.footprint.per_rank_bytes[self.binding_rank]
 
+    @property
+    def load_bytes(self) -> int:
+        """The whole load as the engine holds it, over all replicas."""
+        return self.footprint.engine_bytes * self.replicas
+
+    @property
+    def sequence_bytes(self) -> int:
+        """The load's bytes a sequence, blocks included, over the ranks of a replica."""
+        return self.footprint.engine_bytes // self.sequences_per_replica
+
+    @property
+    def total_max_sequences(self) -> int:
+        """`max_sequences` of all replicas together."""
+        return self.max_sequences * self.replicas
+
     def longest_context_tokens(self) -> int:
         """The longest request that the engine admits alone: the smaller of the model's limit and the pool's."""
         limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
@@ -153,10 +168,10 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
 
 
 def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident") -> list[int]:
-    """Bytes on each tensor rank of a stage. Data-parallel attention groups take the sequences in turn."""
-    p = setting.parallel
-    each, rest = divmod(sequences, p.attention_data)
-    return [sum(pool.bytes(each + (rank // p.attention_ranks < rest), tokens, term) for pool in pools) for rank in range(p.tensor)]
+    """Bytes on each tensor rank of a stage."""
+    counts = setting.parallel.spread(sequences)
+    by_count = {n: sum(pool.bytes(n, tokens, term) for pool in pools) for n in set(counts)}
+    return [by_count[n] for n in counts]
 
 
 def _unbounded(pools: Iterable[Pool]) -> float | int:
@@ -212,11 +227,13 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         limited_by = "pool"
     elif missing > 0:
         limited_by = "start"
-    ledgers = tuple(
-        _ledger(model, setting, budgets[i], stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor + r], -(-per_replica // p.attention_data), s.tokens, i)
-        for i in range(len(stages))
-        for r in range(p.tensor)
-    )
+    ledgers: list[tuple[LedgerLine, ...]] = []
+    for i, in_stage in enumerate(stages):
+        by_load: dict[int, tuple[LedgerLine, ...]] = {}  # ranks with as many sequences have the same ledger
+        for rank, n in enumerate(p.spread(per_replica)):
+            if n not in by_load:
+                by_load[n] = _ledger(model, setting, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i)
+            ledgers.append(by_load[n])
     groups = p.attention_data
     return CapacityPlan(
         model=model,
@@ -224,7 +241,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         scenario=s,
         setting=setting,
         footprint=foot,
-        ledgers=ledgers,
+        ledgers=tuple(ledgers),
         replicas=n_replicas,
         sequences_per_replica=per_replica,
         binding_rank=stage * p.tensor,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 from planner.cache import Kind
 from planner.dtypes import DType
 from planner.notes import Note
 
+T = TypeVar("T")
 Role = Literal["attention", "mlp", "expert", "router", "norm", "state", "embedding", "position", "lm_head"]
 
 
@@ -91,19 +92,32 @@ class ModelSpec:
     quirks: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
 
-    def layer_groups(self) -> Iterator[tuple[LayerSpec, tuple[int, ...]]]:
-        """Equal layers with their indices, in the order of first appearance."""
-        groups: dict[LayerSpec, list[int]] = {}
-        for i, layer in enumerate(self.layers):
-            groups.setdefault(layer, []).append(i)
-        for layer, where in groups.items():
-            yield layer, tuple(where)
+    # Grouping hashes every layer: done once, since plans ask for it many times.
+    _layer_groups: tuple[tuple[LayerSpec, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
+    _cache_groups: tuple[tuple[Kind, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
 
-    def cache_groups(self) -> Iterator[tuple[Kind, tuple[int, ...]]]:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_layer_groups", _grouped((layer, i) for i, layer in enumerate(self.layers)))
+        object.__setattr__(self, "_cache_groups", _grouped((kind, i) for i, layer in enumerate(self.layers) for kind in layer.caches))
+
+    def layer_groups(self) -> tuple[tuple[LayerSpec, tuple[int, ...]], ...]:
+        """Equal layers with their indices, in the order of first appearance."""
+        return self._layer_groups
+
+    def cache_groups(self) -> tuple[tuple[Kind, tuple[int, ...]], ...]:
         """Equal caches with the indices of the layers that keep them; a layer with two caches appears twice."""
-        groups: dict[Kind, list[int]] = {}
-        for i, layer in enumerate(self.layers):
-            for kind in layer.caches:
-                groups.setdefault(kind, []).append(i)
-        for kind, where in groups.items():
-            yield kind, tuple(where)
+        return self._cache_groups
+
+
+def _grouped(pairs: Iterable[tuple[T, int]]) -> tuple[tuple[T, tuple[int, ...]], ...]:
+    """Equal values with their indices. Values that are one object are hashed once."""
+    first: dict[int, T] = {}
+    groups: dict[T, list[int]] = {}
+    known: dict[int, list[int]] = {}
+    for value, i in pairs:
+        where = known.get(id(value))
+        if where is None:
+            first[id(value)] = value  # keeps the object, and with it its id, alive
+            where = known[id(value)] = groups.setdefault(value, [])
+        where.append(i)
+    return tuple((value, tuple(where)) for value, where in groups.items())

@@ -38,6 +38,11 @@ class Parallel:
         """KV heads that one rank keeps: ``max(1, heads / ranks)``; with more ranks than heads each head is kept several times."""
         return max(1, heads // self.attention_ranks)
 
+    def spread(self, sequences: int) -> list[int]:
+        """Sequences on each tensor rank of a stage: data-parallel attention groups take them in turn, the others all hold every one."""
+        each, rest = divmod(sequences, self.attention_data)
+        return [each + (rank // self.attention_ranks < rest) for rank in range(self.tensor)]
+
     def stage_layers(self, layers: int) -> tuple[range, ...]:
         """The layers of each pipeline stage. The remainder goes to stages from the second-last backwards, never first to the last
         (vLLM 0.33 distributed/utils.py: 61 layers over 4 stages are 15, 15, 16, 15)."""

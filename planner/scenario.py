@@ -99,7 +99,7 @@ class Scenario:
         for f in fields(self):
             value = getattr(self, f.name)
             if value != f.default or (f.name == "tokens" and (self.prompt or self.output)):  # else their sum would stand for it
-                out[f.name] = ("1" if value else "0") if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+                out[f.name] = ("true" if value else "false") if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
         return out
 
 

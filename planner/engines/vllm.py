@@ -118,6 +118,10 @@ class Spec:
 def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     """Groups over all layers of the model, then projected to each pipeline stage."""
     check_heads(model, setting.parallel)
+    if "not_causal" in model.quirks:  # built as an encoder (model_executor/models/adapters.py): it keeps no KV cache at all
+        raise UnsupportedModel("encoder_only", field="is_causal", engine=NAME)
+    if "vllm_refuses_window_mix" in model.quirks:  # model_executor/models/qwen2.py
+        raise UnsupportedModel("window_mix", field="max_window_layers", engine=NAME)
     notes: list[Note] = []
     specs = layer_specs(model, setting, notes)
     grouped = group(specs)

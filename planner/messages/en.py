@@ -43,6 +43,8 @@ _PLANNER: dict[str, str] = {
     "error.unknown_key.hint": "If you know that {key} does not touch the KV cache, declare it harmless: --harmless {key}.",
     "error.not_a_causal_model": "The model type {model_type} is not known, and its architecture ({architecture}) is not a causal language model by name.",
     "error.not_a_causal_model.hint": "Encoders keep no KV cache. For a decoder, give a config whose architectures ends in ForCausalLM.",
+    "error.no_cache_in_class": "Models of the type {model_type} do not keep a plain KV cache.",
+    "error.no_cache_in_class.hint": "Give a config of another family.",
     # -- errors: choices ----------------------------------------------------------------------------------------------
     "error.bytes_unreadable": "{field}: {value} is not an amount of memory.",
     "error.bytes_unreadable.hint": "Write it like 40GiB, 512 MiB or a number of bytes.",
@@ -92,6 +94,10 @@ _PLANNER: dict[str, str] = {
     "error.hybrid_manager_needed.hint": "Leave the hybrid manager on.",
     "error.block_size_multiple": "A block size of {value} does not suit this model's attention backend.",
     "error.block_size_multiple.hint": "Use a multiple of {multiple}.",
+    "error.encoder_only": "is_causal is false: {engine} runs this model as an encoder and keeps no KV cache for it.",
+    "error.encoder_only.hint": "Use the architecture engine to see what a decoder of these shapes would keep.",
+    "error.window_mix": "{engine} refuses this family with windows on some layers and full attention on others.",
+    "error.window_mix.hint": "Use the transformers engine, or a file with use_sliding_window false.",
     "error.version_unreadable": "{value} is not a version.",
     "error.version_unreadable.hint": "Write it like 0.33.0.",
     # -- notes --------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def model(
     tied = holder.flag("tie_word_embeddings", tied_default)
     found, dtype_note = model_dtype(f)
     method, wish, quant_notes = quantization(f)
+    if f.raw.get("is_causal") is False:
+        quirks |= {"not_causal"}
     outer = embeddings(vocab, embed_width or hidden, tied, (positions, hidden)) + (norms(hidden, 1) if final_norm is None else final_norm) + extra
     context = f.optional_int(*CONTEXT_KEYS, high=MAX_TOKENS)
     if context is None and context_default is not None:

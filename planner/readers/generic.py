@@ -27,6 +27,7 @@ HARMLESS = frozenset(
     unk_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id begin_suppress_tokens suppress_tokens attention_dropout
     attn_dropout attn_pdrop embd_pdrop resid_pdrop hidden_dropout hidden_dropout_prob dropout embed_dropout embedding_dropout resid_dropout
     attention_probs_dropout_prob activation_dropout classifier_dropout summary_first_dropout rope_theta rope_scaling rope_parameters
+    attention_softmax_in_fp32 apply_residual_connection_post_layernorm scale_emb scale_depth dim_model_base max_tokenizer_truncation
     rotary_emb_base rotary_pct rotary_dim rotary_base partial_rotary_factor rope_pct rope_ratio rotary rope_interleaved rope_interleave
     original_max_position_embeddings max_position_embeddings n_positions seq_length max_seq_len max_sequence_length model_max_length
     vocab_size padded_vocab_size hidden_size n_embd num_hidden_layers n_layer num_attention_heads n_head num_key_value_heads head_dim
@@ -52,6 +53,7 @@ HARMLESS = frozenset(
 )
 # Even when false or 1 their presence means a dialect whose rule for the cache is not this reader's.
 NEVER_PLAIN = ("multi_query", "is_causal")
+KEEPS_NO_CACHE = frozenset({"openai-gpt", "cpmant", "reformer", "xlnet", "transfo-xl"})  # causal by name, but not with a plain cache
 _OUTSIDE = ("vision_config", "audio_config", "encoder_config", "text_config")
 
 
@@ -82,6 +84,8 @@ def _plain_decoder_only(f: Fields, model_type: str | None, harmless: Collection[
             raise UnsupportedModel("unknown_key", field=f.name(key), key=key, model_type=model_type or "", value=_short(f.raw[key]))
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
         raise UnsupportedModel("not_a_causal_model", field="architectures", model_type=model_type or "", architecture=name)
+    if model_type in KEEPS_NO_CACHE:
+        raise UnsupportedModel("no_cache_in_class", field="model_type", model_type=model_type)
     for key in NEVER_PLAIN:
         if f.raw.get(key) is not None and key not in harmless:
             raise UnsupportedModel("unknown_key", field=f.name(key), key=key, model_type=model_type or "", value=_short(f.raw[key]))

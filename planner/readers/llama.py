@@ -76,8 +76,10 @@ def read(f: Fields, d: Dialect) -> ModelSpec:
         weights = attention + shapes.mlp(hidden, m, mlp_bias, shared_gate=bool(m.shared_width)) + shapes.norms(hidden, 2)
         return LayerSpec(caches=(shapes.rows_of(a, windows[i]),), attention=a, mlp=m, weights=weights)
 
+    mixed = d.windows == "switch" and any(windows) and not all(windows)
+    quirks = frozenset({"vllm_refuses_window_mix"}) if mixed else frozenset()
     exact = not d.experts_expected or any(m.experts for m in mlps)
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, notes=notes, exact=exact)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, notes=notes, quirks=quirks, exact=exact)
 
 
 def _mlps(f: Fields, layers: int) -> list[Mlp]:

@@ -14,7 +14,7 @@ from planner.hardware import find
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.sources import load
-from tests.conftest import corpus_file, corpus_rows
+from tests.conftest import corpus_file, corpus_rows, small_configs
 
 FORTY_GIB = 40 * 2**30
 
@@ -78,6 +78,13 @@ def test_data_parallel_attention_ends_the_duplication_of_the_latent() -> None:
     assert data.max_sequences == 8 * tensor.max_sequences
 
 
+def test_attention_groups_take_sequences_in_turn_and_every_ledger_line_is_positive() -> None:
+    p = planned("DeepSeek-V3", tp=8, gpus=8, dp_attention=4, tokens=8192, sequences=6)
+    assert p.setting.parallel.spread(6) == [2, 2, 2, 2, 1, 1, 1, 1]
+    assert all(line.bytes >= 0 for rank in p.ledgers for line in rank)
+    assert [rank[0].bytes for rank in p.ledgers] == [2 * 575_668_224] * 4 + [575_668_224] * 4
+
+
 def test_pipeline_stages_follow_positions_and_the_poorest_decides() -> None:
     p = planned("DeepSeek-V3", pp=4, gpus=4, tp=1)
     layers = [sum(len(g.layers) for g in pools[0].groups) for pools in p.footprint.allocation.stages]
@@ -104,6 +111,14 @@ def test_refused_as_the_engine_refuses(name: str, options: dict[str, Any], field
     with pytest.raises(PlannerError) as caught:
         planned(name, **options)
     assert caught.value.field == field
+
+
+def test_encoders_and_window_mixes_are_refused_as_vllm_does() -> None:
+    configs = dict(small_configs())
+    for config, field in (({**configs["qwen2"], "is_causal": False}, "is_causal"), (configs["qwen2_windowed"], "max_window_layers")):
+        with pytest.raises(PlannerError) as caught:
+            plan(read_config(config), find("H100 SXM"), Scenario(tokens=16))
+        assert caught.value.field == field
 
 
 def test_groups_are_equal_in_size_and_cover_every_layer_once() -> None:
