@@ -1,0 +1,56 @@
+"""What the documents say about the project is held against it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from planner.api import answer
+from planner.engines import ENGINES
+from planner.readers import READERS
+from tests.conftest import ROOT
+
+DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+@pytest.mark.parametrize("name", DOCS)
+def test_every_path_exists(name: str) -> None:
+    for word in re.findall(r"`([\w./-]+)`|\]\(([\w./-]+)\)", text(name)):
+        path = word[0] or word[1]
+        if "/" in path or path.endswith((".py", ".md", ".txt", ".toml", ".png")):
+            places = [ROOT / room / path for room in ("", "planner", "planner/readers", "planner/engines", "pages", "tests")]
+            elsewhere = path.startswith(("../", "/usr", "org/", "config"))
+            assert elsewhere or any(p.exists() for p in places), f"{name} names {path}"
+
+
+def test_the_number_followed_is_the_products() -> None:
+    figure = 1_073_741_824
+    assert f"{figure:,}" in text("ARCHITECTURE.md")
+    assert answer("kv", "catalog:Llama-3.1-8B", {"tokens": 8192})["architecture_bytes"] == figure
+
+
+def test_the_readmes_ledger_is_the_products() -> None:
+    out = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "tokens": 8192, "sequences": 16})
+    readme = text("README.md")
+    for line in out["rank_ledgers"][0]:
+        assert f"{line['bytes']:,}" in readme, line["name"]
+    for figure in (out["num_blocks"], out["kv_tokens"], sum(line["bytes"] for line in out["rank_ledgers"][0])):
+        assert f"{figure:,}" in readme
+    assert f"{out['max_sequences']} sequences of 8,192 tokens" in readme
+
+
+def test_every_engine_and_the_number_of_readers_are_documented() -> None:
+    for name in ENGINES:
+        assert name in text("README.md")
+    assert f"{len(READERS)} model types" in text("CHANGELOG.md")
+
+
+def test_the_commands_of_the_readme_are_targets() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    for name in DOCS:
+        assert set(re.findall(r"make ([a-z-]+)", text(name))) - {"sure"} <= targets | {"lint"}
