@@ -47,6 +47,34 @@ def test_every_code_that_is_used_has_a_text() -> None:
     assert not missing
 
 
+def fields_of(code: str) -> set[str]:
+    return {name.split(".")[0].split("[")[0] for _, name, _, _ in string.Formatter().parse(en.TEXT.get(code, "")) if name}
+
+
+def test_every_call_passes_what_its_text_needs() -> None:
+    """An error that cannot be rendered would hide itself: the keywords of each call cover the fields of its text and of its hint."""
+    wrong = []
+    for name, tree in trees():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in ERRORS | {"note"}:
+                continue
+            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            given = {k.arg for k in node.keywords}
+            if None in given or not texts:
+                continue  # **args: seen at run time
+            if node.func.id == "note":
+                missing = fields_of(f"note.{texts[1]}") - given if len(texts) > 1 else set()
+            else:
+                missing = (fields_of(f"error.{texts[0]}") | fields_of(f"error.{texts[0]}.hint")) - given - {"field"}
+            wrong += [f"{name}:{node.lineno} {sorted(missing)}"] if missing else []
+    assert not wrong
+
+
+def test_no_code_is_defined_twice() -> None:
+    parts = [vars(en)[n].TEXT for n in ("en_sources", "en_pages")] + [en._PLANNER]
+    assert sum(map(len, parts)) == len(en.TEXT)
+
+
 def test_every_option_is_explained() -> None:
     assert {f"option.{n}" for n in OPTIONS} - {"option.model"} <= set(en.TEXT)
 

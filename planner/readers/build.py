@@ -95,7 +95,7 @@ def quantization(f: Fields) -> tuple[str | None, str | None, tuple[Note, ...]]:
     if raw is None:
         return None, None, ()
     if not isinstance(raw, dict):
-        raise UnsupportedValue("not_an_object", field=holder.name("quantization_config"), value=repr(raw)[:60])
+        raise UnsupportedValue("section_not_an_object", field=holder.name("quantization_config"), value=repr(raw)[:60])
     method = str(raw.get("quant_method") or raw.get("quantization") or raw.get("quant_algo") or "unknown")[:40]
     inner = raw.get("quantization") if isinstance(raw.get("quantization"), dict) else {}
     wish: str | None = None

@@ -107,7 +107,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise UnsupportedValue("not_an_object", field=self.name(key), value=repr(value)[:60])
+            raise UnsupportedValue("section_not_an_object", field=self.name(key), value=repr(value)[:60])
         return Fields(value, self.name(key), self)
 
     def unread(self) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 
-from planner.capacity import measure
-from planner.errors import ConfigError, MissingField, NotAConfig, UnsupportedModel, UnsupportedValue
+from planner.api import plan_json
+from planner.capacity import measure, plan
+from planner.errors import ConfigError, MissingField, NotAConfig, PlannerError, UnsupportedModel, UnsupportedValue
+from planner.hardware import find
 from planner.readers import READERS, read_config
 from planner.scenario import Scenario
 from planner.weights import parameters
@@ -179,3 +182,22 @@ def test_dtype_is_found_outside_the_nested_part() -> None:
 )
 def test_the_cache_dtype_follows_its_own_key_not_the_weights(quantization: dict[str, Any], wish: str | None) -> None:
     assert read_config({**LLAMA, "quantization_config": quantization}).kv_dtype_wish == wish
+
+
+VALUES: list[Any] = [None, True, False, 0, 1, -1, 3, 7, 4096, 10**9, 10**20, 1.5, 16.0, "x", "", [], [1], {}, {"a": 1}, ["full_attention"] * 8, "64", 1e308]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_mutated_config_is_planned_or_refused_but_never_crashes(seed: int) -> None:
+    chance = random.Random(seed)
+    name, config = chance.choice(list(small_configs()))
+    section = config.get("text_config", config)
+    for _ in range(chance.randint(1, 3)):
+        section[chance.choice([*section, "quantization_config", "layer_types", "sliding_window"])] = chance.choice(VALUES)
+    try:
+        spec = read_config(config, name)
+        for engine in ("architecture", "transformers", "vllm"):
+            plan_json(plan(spec, find("H100 SXM"), Scenario(engine=engine, tokens=100, sequences=3)), remedies=True)
+    except PlannerError as e:
+        assert e.message
+        assert e.hint
