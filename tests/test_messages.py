@@ -12,9 +12,12 @@ from planner.scenario import OPTIONS
 from tests.conftest import ROOT
 
 # Calls whose first text argument (second for notes) is a code, and the prefixes that the code gets.
-ERRORS = {"InvalidInput", "NotAConfig", "MissingField", "UnsupportedModel", "UnsupportedValue", "SourceError", "UnknownName", "DataError", "PlannerError"}
+ERRORS = set(
+    "InvalidInput NotAConfig MissingField UnsupportedModel UnsupportedValue SourceError UnknownName DataError PlannerError "
+    "ProbeOutOfMemory ProbeTimeLimit ProbeFault".split()
+)
 SENTENCE = re.compile(r"[A-Za-z]{2,}[,;]? [a-z]{2,}[,;]? [a-z]{2,}[,;]? [a-z]{2,}")
-EXEMPT = ("planner/messages/", "gpu_probe/messages.py")
+EXEMPT = ("planner/messages/",)
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -71,7 +74,7 @@ def test_every_call_passes_what_its_text_needs() -> None:
 
 
 def test_no_code_is_defined_twice() -> None:
-    parts = [vars(en)[n].TEXT for n in ("en_sources", "en_pages")] + [en._PLANNER]
+    parts = [vars(en)[n].TEXT for n in ("en_sources", "en_pages", "en_probe")] + [en._PLANNER]
     assert sum(map(len, parts)) == len(en.TEXT)
 
 

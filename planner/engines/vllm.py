@@ -226,12 +226,13 @@ def state_blocks(setting: Setting) -> int:
 
 def hybrid_block(model: ModelSpec, setting: Setting, states: list[State], smallest: int) -> tuple[int, int]:
     """(block size, page) of a model with states: the attention block is raised until its page holds a whole state."""
-    if "gated_delta_net" not in model.quirks:
+    rows = [k for k, _ in model.cache_groups() if isinstance(k, Rows)]
+    if "gated_delta_net" not in model.quirks or not rows:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind="state", engine=NAME, version=VERSION)
     major = setting.capability[0] if setting.capability else None
     if major not in (8, 9):
         raise UnsupportedModel("hybrid_on_device", field="gpu", engine=NAME, version=VERSION)
-    row = max(setting.kv.row_bytes(setting.parallel.heads_on_rank(k.heads), k.k_dim, k.v_dim) for k, _ in model.cache_groups() if isinstance(k, Rows))
+    row = max(setting.kv.row_bytes(setting.parallel.heads_on_rank(k.heads), k.k_dim, k.v_dim) for k in rows)
     own: DType = setting.model_dtype
     # "auto" keeps the recurrent matrix in the model's dtype here, where transformers and SGLang keep fp32.
     half = [replace(s, tensors=tuple(replace(t, dtype=None) for t in s.tensors)) for s in states]

@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_pages, en_sources
+from planner.messages import en_pages, en_probe, en_sources
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -201,4 +201,4 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_pages.TEXT
+TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_pages.TEXT | en_probe.TEXT

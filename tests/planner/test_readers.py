@@ -199,5 +199,7 @@ def test_a_mutated_config_is_planned_or_refused_but_never_crashes(seed: int) -> 
         for engine in ("architecture", "transformers", "vllm"):
             plan_json(plan(spec, find("H100 SXM"), Scenario(engine=engine, tokens=100, sequences=3)), remedies=True)
     except PlannerError as e:
-        assert e.message
-        assert e.hint
+        refused = e.to_json()
+    else:
+        return
+    assert all(refused[k] for k in ("message", "hint", "type"))

@@ -1,0 +1,161 @@
+"""The torch device: which one, how fast and how large, and how the run is kept within its memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+import numpy
+import torch
+
+from planner.dtypes import DType
+from planner.errors import InvalidInput, UnsupportedValue
+from planner.units import KIB
+
+TORCH_DTYPES = {
+    "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
+    "fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2,
+}  # fmt: skip
+
+SMALL_LAYER = 4_000_000
+"""Weights of a layer, in numbers, below which threads do not pay."""
+
+
+def pick(name: str) -> torch.device:
+    """`auto`: the accelerator that torch sees, else the CPU. A named one that is not there is an error, never a fallback."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as e:  # torch raises any of these for a device that is not built in
+        raise InvalidInput("probe_device", field="device", value=name[:40], reason=str(e).splitlines()[0][:120]) from e
+    return device
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device is done; a clock read before that would time the launch only."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+    elif device.type != "cpu":
+        torch.accelerator.synchronize()
+
+
+def free_bytes(device: torch.device, host_bytes: int | None) -> int | None:
+    """Bytes free on the device now; for the CPU and unified memory the host's."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return host_bytes
+
+
+def name_of(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return next(
+        (line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor() or platform.machine(),
+    )
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__, "platform": sys.platform}
+    if device.type == "cuda":
+        found["cuda"] = str(torch.version.cuda or torch.version.hip)
+    if device.type == "cpu":
+        found["threads"] = str(torch.get_num_threads())
+        found["cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    return found
+
+
+def storage_dtype(kv: DType, device: torch.device) -> torch.dtype:
+    if kv.name.startswith("fp8") and device.type == "mps":
+        raise UnsupportedValue("probe_kv_dtype", field="kv_dtype", value=kv.name, known="fp32, bf16, fp16")
+    return TORCH_DTYPES[kv.name]
+
+
+def compute_dtype(storage: torch.dtype, device: torch.device) -> torch.dtype:
+    """The dtype of weights and products: the cache's own, or on a CPU float32 where its half-width products are slower."""
+    if storage.itemsize == 1:
+        storage = torch.bfloat16
+    if device.type != "cpu" or storage == torch.float32:
+        return storage
+    return storage if flop_per_s(storage, device, size=256) > flop_per_s(torch.float32, device, size=256) else torch.float32
+
+
+def flop_per_s(dtype: torch.dtype, device: torch.device, *, size: int = 768) -> float:
+    """FLOP/s of one square product; best of three after one that does not count."""
+    a = torch.ones(size, size, dtype=dtype, device=device)
+    best = float("inf")
+    for turn in range(4):
+        synchronize(device)
+        start = time.perf_counter()
+        a @ a
+        synchronize(device)
+        if turn:
+            best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / max(best, 1e-9)
+
+
+def use_threads(device: torch.device, elements_per_layer: int) -> None:
+    """One thread for small products on a CPU: they gain nothing from a second one, and on a busy machine they wait for it at every
+    operation. A number of threads that the environment asks for is left alone."""
+    if device.type == "cpu" and elements_per_layer < SMALL_LAYER and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+
+
+def limit_memory(device: torch.device, cap_bytes: int) -> None:
+    """From here on the process may take `cap_bytes` more; beyond that an allocation fails with an ordinary, catchable error.
+
+    CPU: RLIMIT_DATA. Never RLIMIT_AS, and no limit of the host's memory with CUDA: it reserves address space without using it.
+    """
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, cap_bytes / total), device)
+    elif device.type == "cpu" and sys.platform.startswith("linux"):
+        import resource
+
+        most = _status_bytes("VmData:") + cap_bytes
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def offer_to_oom_killer() -> None:
+    """Asks the kernel to end this process, and not the server that started it, when the machine runs out of memory."""
+    with contextlib.suppress(OSError):  # not Linux, or not allowed: the memory cap still holds
+        Path("/proc/self/oom_score_adj").write_text("900")
+
+
+def memory_now(device: torch.device) -> dict[str, int]:
+    """Bytes that the process holds: on the host (now, peak) and on a CUDA device (tensors now, their peak, reserved)."""
+    found = {"host_rss_bytes": _status_bytes("VmRSS:"), "host_peak_rss_bytes": _status_bytes("VmHWM:")}
+    if device.type == "cuda":
+        stats = torch.cuda.memory_stats(device)
+        found["device_allocated_bytes"] = int(stats.get("allocated_bytes.all.current", 0))
+        found["device_peak_allocated_bytes"] = int(stats.get("allocated_bytes.all.peak", 0))
+        found["device_reserved_bytes"] = int(stats.get("reserved_bytes.all.current", 0))
+    return found
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text or "not enough memory" in text)
+
+
+def _status_bytes(key: str) -> int:
+    return next((int(line.split()[1]) * KIB for line in _lines("/proc/self/status") if line.startswith(key)), 0)
+
+
+def _lines(path: str) -> list[str]:
+    """Lines of a file that only Linux has; nothing elsewhere."""
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,82 @@
+"""Bytes that the run really holds, found by walking its live objects. Knows nothing of models, kinds or predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gpu_probe.cache import PagedCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one group of the cache was found to hold. Bytes are whole blocks; `allocated_bytes` counts blocks that nobody holds too."""
+
+    kind: str
+    tensors: int
+    layers: tuple[int, ...]
+    held_blocks: int
+    num_blocks: int
+    held_bytes: int
+    allocated_bytes: int
+
+
+def tensors_in(root: Any) -> Iterator[torch.Tensor]:
+    """Every tensor reachable from `root` through containers and attributes, each storage once."""
+    seen: set[int] = set()
+    storages: set[int] = set()
+    todo = [root]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, (str, bytes, int, float, bool, type(None), type)):
+            continue
+        seen.add(id(item))
+        if isinstance(item, torch.Tensor):
+            where = item.untyped_storage().data_ptr()
+            if where not in storages:
+                storages.add(where)
+                yield item
+        elif isinstance(item, dict):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            todo += list(item)
+        else:
+            todo += [*getattr(item, "__dict__", {}).values(), *(getattr(item, s) for s in _slots(type(item)) if hasattr(item, s))]
+
+
+def _slots(kind: type) -> Iterator[str]:
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        yield from (slots,) if isinstance(slots, str) else slots
+
+
+def was_written(tensor: torch.Tensor) -> bool:
+    """torch counts the in-place writes to a storage, views included; a page tensor that no layer ever wrote to has none."""
+    return tensor._version > 0
+
+
+def held(cache: PagedCache) -> tuple[Held, ...]:
+    """One entry a group. A tensor's share is its storage divided by its blocks, times the blocks that live sequences hold."""
+    found = []
+    for group in cache.groups:
+        written = [t for t in tensors_in(group) if was_written(t)]
+        blocks = len(group.pool.held())
+        found.append(
+            Held(
+                kind=group.rows.kind,
+                tensors=len(written),
+                layers=tuple(group.layers),
+                held_blocks=blocks,
+                num_blocks=group.pool.num_blocks,
+                held_bytes=sum(t.untyped_storage().nbytes() // t.shape[0] * blocks for t in written),
+                allocated_bytes=sum(t.untyped_storage().nbytes() for t in tensors_in(group)),
+            )
+        )
+    return tuple(found)
+
+
+def storage_bytes(root: Any) -> int:
+    return sum(t.untyped_storage().nbytes() for t in tensors_in(root))

@@ -1,0 +1,89 @@
+"""One batch from prompt to last token over the paged cache, with a clock beside it.
+
+Letters: B batch, T prompt tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gpu_probe.attention import PagedAttention
+from gpu_probe.cache import PagedCache
+from gpu_probe.device import synchronize
+from gpu_probe.model import Decoder
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """tokens [B, prompt + output]; logits: output + 1 tensors [B, V], the first of them the prefill's. Seconds by the wall clock."""
+
+    tokens: Tensor
+    logits: list[Tensor] = field(default_factory=list)
+    prefill_s: float = 0.0
+    step_s: list[float] = field(default_factory=list)
+    blocks_moved: int = 0
+    blocks_trimmed: int = 0
+    prefill_blocks: tuple[int, ...] = ()
+    contiguous_fraction: float = 0.0
+    last_step_bytes_gathered: int = 0
+
+
+@torch.no_grad()
+def generate(
+    decoder: Decoder,
+    attention: PagedAttention,
+    prompt: Tensor,
+    output: int,
+    *,
+    progress: Progress = lambda n, d, t: None,
+    keep_logits: bool = False,
+) -> Trace:
+    """prompt [B, T] ids. Prefill in one pass, blocks shuffled again, then `output` steps: step i feeds the i-th token decoded, so the
+    last one has its row in the cache too, and the logits of the last step are of no token any more.
+
+    Gradients are off by `no_grad`, not by inference mode: that would switch off torch's count of writes, which `measure` reads.
+    """
+    cache: PagedCache = attention.cache
+    device, (batch, length) = prompt.device, prompt.shape
+    sequences = list(range(batch))
+    cache.add(sequences)
+    trace = Trace(tokens=prompt)
+
+    progress("prefill", 0, 1)
+    start = time.perf_counter()
+    attention.begin(sequences, [0] * batch, length, prefill=True)
+    logits = decoder.forward(prompt, torch.arange(length, device=device).expand(batch, -1), attention)
+    token = logits.argmax(-1, keepdim=True)
+    synchronize(device)
+    trace.prefill_s = time.perf_counter() - start
+    progress("prefill", 1, 1)
+
+    trace.prefill_blocks = tuple(g.pool.used() for g in cache.groups)
+    trace.blocks_trimmed = cache.trim(sequences)
+    trace.blocks_moved = cache.relocate()
+    produced = [token]
+    if keep_logits:
+        trace.logits.append(logits)
+    for i in range(output):
+        synchronize(device)
+        start = time.perf_counter()
+        attention.begin(sequences, [length + i] * batch, 1)
+        logits = decoder.forward(token, torch.full((batch, 1), length + i, device=device), attention)
+        token = logits.argmax(-1, keepdim=True)
+        synchronize(device)
+        trace.step_s.append(time.perf_counter() - start)
+        if keep_logits:
+            trace.logits.append(logits)
+        produced.append(token)
+        progress("decode", i + 1, output)
+    trace.tokens = torch.cat([prompt, *produced[:-1]], 1)
+    trace.last_step_bytes_gathered = attention.bytes_gathered
+    trace.contiguous_fraction = max((g.pool.contiguous_fraction() for g in cache.groups), default=0.0)
+    return trace
