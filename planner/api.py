@@ -44,7 +44,7 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
             s = from_options(chosen, Scenario(model=source[:400], engine="architecture", sequences=1))
             if "tokens" not in chosen:
                 raise InvalidInput("option_missing", field="tokens")
-            out = kv_json(measure(model, find(s.gpu) if s.engine == "vllm" else None, s), s)
+            out = kv_json(measure(model, find(s.gpu), s), s)
         elif command == "plan":
             s = from_options(chosen, _plan_base(source, model, chosen))
             hardware = find(s.gpu) if s.gpu else None

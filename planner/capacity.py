@@ -215,9 +215,9 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
     per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
     limit = model.max_context_tokens
-    beyond = limit is not None and max(s.tokens, longest if e.printed_tokens else 0) > limit
+    beyond = limit is not None and max(s.tokens, longest if e.reserves else 0) > limit
     # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.
-    missing = max(load, one_request if e.printed_tokens else 0) - pool_bytes
+    missing = max(load, one_request if e.reserves else 0) - pool_bytes
     limited_by = None
     if beyond or s.tokens > longest:
         limited_by = "model"

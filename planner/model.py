@@ -104,6 +104,14 @@ class ModelSpec:
         """Equal layers with their indices, in the order of first appearance."""
         return self._layer_groups
 
+    def widest_mlp(self) -> int:
+        """The widest feed-forward width that one token passes (chosen experts and the shared one together)."""
+        widths = [m.width or m.expert_width * m.top_k + m.shared_width for layer, _ in self._layer_groups if (m := layer.mlp)]
+        return max(widths, default=4 * self.hidden_size)
+
+    def has_experts(self) -> bool:
+        return any(layer.mlp is not None and layer.mlp.experts > 0 for layer, _ in self._layer_groups)
+
     def cache_groups(self) -> tuple[tuple[Kind, tuple[int, ...]], ...]:
         """Equal caches with the indices of the layers that keep them; a layer with two caches appears twice."""
         return self._cache_groups

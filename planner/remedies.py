@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.capacity import CapacityPlan, replan
+from planner.engines import engine
 from planner.errors import PlannerError
+
+HIGH_FRACTION = 0.95  # beyond it the graphs that are captured after profiling were seen to run out of memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +58,9 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
 
 def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
     """(code, changes); a load beyond the model's limit is cut to it first, and the engine started with the load's own length."""
-    s = p.scenario
+    s, e = p.scenario, engine(p.setting.engine)
     limit = min(s.tokens, p.model.max_context_tokens or s.tokens)
-    cut = {"tokens": limit, "max_model_len": limit if p.setting.engine == "vllm" else s.max_model_len}
+    cut = {"tokens": limit, "max_model_len": limit if e.reserves else s.max_model_len}
     inside = p if limit == s.tokens else replan(p, **cut)
     if limit < s.tokens:
         yield "shorter", cut
@@ -67,7 +70,7 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "fewer_sequences", cut | {"sequences": inside.max_sequences * p.replicas}
     shorter = p.longest_tokens_for_load()
     if 0 < shorter < limit:
-        yield "shorter", {"tokens": shorter, "max_model_len": shorter if p.setting.engine == "vllm" else None}
+        yield "shorter", {"tokens": shorter, "max_model_len": shorter if e.reserves else None}
     if p.setting.kv.element.block_bytes >= 2 * p.setting.kv.element.block_elements:
         yield "fp8_cache", cut | {"kv_dtype": "fp8"}
     if s.kv_memory is not None:
@@ -75,10 +78,10 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if s.weight_dtype is None and p.model.quantization is None and p.setting.model_dtype.block_bytes == 2:
         yield "fp8_weights", cut | {"weight_dtype": "fp8"}
-    if p.setting.engine != "vllm":
+    if not e.many_ranks:
         return
-    if p.setting.memory_fraction < 0.95:
-        yield "higher_fraction", cut | {"memory_fraction": 0.95}
+    if p.setting.memory_fraction < HIGH_FRACTION:
+        yield "higher_fraction", cut | {"memory_fraction": HIGH_FRACTION}
     for factor in (2, 4, 8):
         ranks = p.setting.parallel.tensor * factor
         if ranks <= 16:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.engines import architecture, transformers, vllm
-from planner.engines.settings import Allocation, Setting
+from planner.engines import architecture, transformers, vllm, vllm_budget
+from planner.engines.settings import Allocation, LedgerLine, Setting
 from planner.errors import UnknownName
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -15,20 +15,40 @@ from planner.scenario import Scenario
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """settle: defaults filled in. allocate: pools of one rank. `printed_tokens`: (blocks, blocks a request, largest length) -> the
-    figure of the engine's log; None where the engine prints none. `pool_share`: the budget is this share of the *total* memory."""
+    """settle: defaults filled in. allocate: pools of one rank. lines: what comes off a device before the pool, weights among it.
+
+    `printed_tokens`: (blocks, blocks a request, largest length) -> the figure of the engine's log; None where it prints none.
+    `reserves`: the pool is taken at start and is one number; the engine does not start unless one request of the largest length fits.
+    `many_ranks`: it can spread a model over devices.
+    """
 
     name: str
     version: str
     settle: Callable[[ModelSpec, Hardware | None, Scenario], Setting]
     allocate: Callable[[ModelSpec, Setting], Allocation]
+    lines: Callable[[ModelSpec, Hardware, Scenario, Setting, LedgerLine], tuple[LedgerLine, ...]]
     printed_tokens: Callable[[int, int, int], int] | None = None
+    reserves: bool = False
+    many_ranks: bool = False
 
 
 ENGINES: dict[str, Engine] = {
-    "architecture": Engine(name="architecture", version=architecture.VERSION, settle=architecture.settle, allocate=architecture.allocate),
-    "transformers": Engine(name="transformers", version=transformers.VERSION, settle=transformers.settle, allocate=transformers.allocate),
-    "vllm": Engine(name="vllm", version=vllm.VERSION, settle=vllm.settle, allocate=vllm.allocate, printed_tokens=vllm.printed_tokens),
+    "architecture": Engine(
+        name="architecture", version=architecture.VERSION, settle=architecture.settle, allocate=architecture.allocate, lines=architecture.lines
+    ),
+    "transformers": Engine(
+        name="transformers", version=transformers.VERSION, settle=transformers.settle, allocate=transformers.allocate, lines=transformers.lines
+    ),
+    "vllm": Engine(
+        name="vllm",
+        version=vllm.VERSION,
+        settle=vllm.settle,
+        allocate=vllm.allocate,
+        lines=vllm_budget.lines,
+        printed_tokens=vllm.printed_tokens,
+        reserves=True,
+        many_ranks=True,
+    ),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.cache import Cross, Group, Kind, Pool, Rows, State, Term
 from planner.dtypes import DType, KvLayout
-from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype
+from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.parallel import Parallel
@@ -28,6 +28,11 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
 
 def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     return Allocation(stages=(ideal_pools(model, setting.kv, setting.model_dtype, encoder_tokens=setting.encoder_tokens),))
+
+
+def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:
+    """Nothing but the weights comes off: the upper bound of what any engine could do."""
+    return (weights,)
 
 
 def ideal_pools(

@@ -10,13 +10,15 @@ from dataclasses import replace
 
 from planner.cache import Group, Pool, Rows, State, Term
 from planner.engines.architecture import ideal_term, state_bytes
-from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype
+from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
+from planner.engines.vllm_budget import non_torch, visible_memory
 from planner.errors import InvalidInput
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite, note
 from planner.parallel import Parallel
 from planner.scenario import Scenario
+from planner.units import GIB
 
 NAME, VERSION = "transformers", "5.24"
 SOURCE = cite("transformers 5.24 cache_utils.py, measured")
@@ -57,3 +59,17 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     if "transformers_caches_query_heads" in model.quirks:
         notes.append(note("warning", "cached_after_repeat", source=SOURCE))
     return Allocation(stages=((Pool(name="rows", groups=tuple(groups)),),), notes=tuple(notes))
+
+
+def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:
+    """No pool is reserved: what is left beside weights, context and one prefill is what the cache can grow into."""
+    _, gap = visible_memory(hardware)
+    return (gap, weights, _activation(model, s, setting), non_torch(setting))
+
+
+def _activation(model: ModelSpec, s: Scenario, setting: Setting) -> LedgerLine:
+    """One prefill of the whole prompt: the widest feed-forward layer's intermediates and four hidden states, plus one row of logits a
+    sequence in fp32. Assumed: no logs of transformers were fitted."""
+    size = s.tokens * (3 * model.widest_mlp() + 4 * model.hidden_size) * setting.model_dtype.nbytes(1) + s.sequences * model.vocab_size * 4
+    return LedgerLine(code="activation", bytes=size, kind="assumed", source=cite("2 T (3 I + 4 H) + 4 B V for one prompt at a time"),
+                      low_bytes=size // 2, high_bytes=size * 2 + GIB // 4)  # fmt: skip

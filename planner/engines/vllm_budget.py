@@ -10,6 +10,7 @@ from planner.engines.settings import LedgerLine, Setting
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite
+from planner.scenario import Scenario
 from planner.units import GIB
 
 LOGS = cite("fit over 47 start-up logs of vLLM 0.19 on H100, mean error 1.7 % (dense)")
@@ -34,9 +35,12 @@ def requested_bytes(visible: int, fraction: float) -> int:
     return math.ceil(visible * fraction)
 
 
-def reserve(model: ModelSpec, setting: Setting) -> tuple[LedgerLine, ...]:
-    """Activation peak, non-torch memory and CUDA graphs of one rank."""
-    return (activation(model, setting), non_torch(setting), cuda_graphs(model))
+def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:
+    """Everything before the pool, in the order in which it comes off: out of sight, out of the share, then the share's own lines."""
+    visible, gap = visible_memory(hardware)
+    outside = LedgerLine(code="outside_budget", bytes=visible - requested_bytes(visible, setting.memory_fraction), kind="derived",
+                         source=cite("vLLM 0.33 v1/worker/utils.py"), args=(("fraction", setting.memory_fraction),))  # fmt: skip
+    return (gap, outside, weights, activation(model, setting), non_torch(setting), cuda_graphs(model))
 
 
 def activation(model: ModelSpec, setting: Setting) -> LedgerLine:
@@ -44,12 +48,10 @@ def activation(model: ModelSpec, setting: Setting) -> LedgerLine:
     token passes, H hidden, V vocabulary. The sampler's dummy run with S rows of V in fp32 is what binds for large vocabularies.
     MoE layers add 0 to 0.7 GiB."""
     tokens, ranks = min(setting.max_num_batched_tokens, setting.max_model_len * setting.max_num_seqs), setting.parallel.tensor
-    widths = [m.width or m.expert_width * m.top_k + m.shared_width for layer, _ in model.layer_groups() if (m := layer.mlp)]
-    width = max(widths, default=4 * model.hidden_size)
+    width = model.widest_mlp()
     peak = round(max(2 * tokens * (3.86 * width / ranks + 0.25 * model.hidden_size), 14.8 * setting.max_num_seqs * model.vocab_size) + 0.08 * GIB)
-    moe = any(layer.mlp and layer.mlp.experts for layer, _ in model.layer_groups())
     return LedgerLine(code="activation", bytes=peak, kind="documented", source=LOGS, low_bytes=round(peak * 0.95),
-                      high_bytes=round(peak * 1.05 + (0.7 * GIB if moe else 0)))  # fmt: skip
+                      high_bytes=round(peak * 1.05 + (0.7 * GIB if model.has_experts() else 0)))  # fmt: skip
 
 
 def non_torch(setting: Setting) -> LedgerLine:
@@ -61,7 +63,6 @@ def non_torch(setting: Setting) -> LedgerLine:
 
 def cuda_graphs(model: ModelSpec) -> LedgerLine:
     """``0.39 + 0.0158 layers + 0.55 for MoE`` GiB; estimated inside the budget since 0.21. Logs show 0.64 to 1.85 GiB."""
-    moe = any(layer.mlp and layer.mlp.experts for layer, _ in model.layer_groups())
-    used = 0.39 + 0.0158 * len(model.layers) + (0.55 if moe else 0)
+    used = 0.39 + 0.0158 * len(model.layers) + (0.55 if model.has_experts() else 0)
     return LedgerLine(code="cuda_graphs", bytes=round(used * GIB), kind="documented", source=cite("start-up logs; vLLM pull request 22897"),
                       low_bytes=round(0.9 * used * GIB), high_bytes=round(max(1.1 * used, 1.85) * GIB))  # fmt: skip
