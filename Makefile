@@ -22,7 +22,8 @@ lint: $(VENV)/.dev  ## ruff: lint and format
 types: $(VENV)/.dev  ## mypy, strict on planner/
 	$(BIN)/python -m mypy
 
-check-all: lint types test  ## everything
+check-all: lint types test  ## everything, and properties with new examples
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -q tests/planner
 
 bench: $(VENV)/.installed  ## timings, printed and never asserted
 	$(BIN)/python -m tests.benchmarks

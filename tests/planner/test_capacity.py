@@ -109,7 +109,8 @@ def test_the_identities_of_every_plan(name: str, options: dict[str, Any]) -> Non
     each = p.setting.parallel.attention_data
     if n:
         assert p.rank_bytes(n, p.scenario.tokens) <= p.kv_pool_bytes < p.rank_bytes(n + each, p.scenario.tokens)
-    assert sum(p.footprint.per_rank_bytes) >= p.footprint.architecture_bytes or any(k.kind == "window" for k, _ in p.model.cache_groups())
+    if all(k.kind in ("full", "latent") for k, _ in p.model.cache_groups()):  # windows may keep a row less, states a narrower dtype
+        assert sum(p.footprint.per_rank_bytes) >= p.footprint.architecture_bytes
 
 
 @settings(max_examples=80, deadline=None)
