@@ -167,6 +167,12 @@ def test_dtype_is_found_outside_the_nested_part() -> None:
     assert "no_dtype" in {n.code for n in read_config(nested).notes}
 
 
+def test_the_whole_model_decides_whether_embeddings_are_tied() -> None:
+    inner = {**LLAMA, "tie_word_embeddings": False}
+    assert read_config({"model_type": "some_vlm", "tie_word_embeddings": True, "text_config": inner}).tied_embeddings
+    assert not read_config({"model_type": "some_vlm", "text_config": inner}).tied_embeddings
+
+
 @pytest.mark.parametrize(
     ("quantization", "wish"),
     [
