@@ -1,0 +1,1 @@
+"""What the pages share: inputs, state, charts, tables, errors, jobs."""

@@ -1,0 +1,124 @@
+"""The inputs that all pages share, drawn by the router in the body: a phone hides the sidebar. One line of help each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from pages.parts import errors, source, state, tables
+from planner.dtypes import KV_DTYPES
+from planner.hardware import names as gpu_names
+from planner.messages import render
+from planner.scenario import ENGINE_NAMES, OPTIONS, WEIGHT_DTYPES
+from planner.sources import catalog
+
+ENGINES = ("vllm", *(e for e in ENGINE_NAMES if e != "vllm"))
+CHOICES = {"kv_dtype": KV_DTYPES, "weight_dtype": (state.AUTO, *WEIGHT_DTYPES), "dtype": (state.AUTO, *OPTIONS["dtype"].choices)}
+NUMBERS = ("tp", "pp", "dp_attention", "ep", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens")
+FLAGS = ("prefix_caching", "hybrid_kv_cache_manager", "async_scheduling")
+ADVANCED = (*CHOICES, *NUMBERS, "memory_fraction", *state.TEXTS, *FLAGS)
+
+
+def draw() -> source.Current:
+    """Raises PlannerError where the choices or the model cannot be; the widgets stay, to be corrected."""
+    state.begin()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        _text_choice("model", catalog.names(), width=230, on_change=source.leave_own)
+        _text_choice("gpu", gpu_names(), width=190)
+        _number("gpus", width=115)
+        st.selectbox(**_named("engine"), options=ENGINES, bind="query-params", width=135)
+        _number("tokens", width=160, step=1024, on_change=state.tokens_changed)
+        _number("sequences", width=150)
+    with st.container(horizontal=True):
+        _own()
+        _advanced()
+    state.link_faults()
+    _which()
+    with st.spinner(show_time=False, text=""):
+        return source.current()
+
+
+def _own() -> None:
+    s = st.session_state
+    with st.expander(render("page.own"), key="own_models", width=480):
+        st.file_uploader(
+            render("page.upload"), accept_multiple_files=True, key="uploads", max_upload_size=4, on_change=source.uploaded, help=render("page.upload.help")
+        )
+        if len(s["uploads"] or []) > source.MAX_FILES:
+            st.warning(render("page.too_many_files", {"count": len(s["uploads"]), "limit": source.MAX_FILES}))
+        st.text_area(render("page.paste"), key="paste", height=80, on_change=source.pasted, help=render("page.paste.help"), persist_state="session")
+        with st.container(horizontal=True):
+            st.text_input(render("page.token"), key="hub_token", type="password", autocomplete="off", help=render("page.token.help"))
+            st.text_input(render("page.harmless"), key="harmless", help=render("page.harmless.help"))
+
+
+def _advanced() -> None:
+    """Drawn once it is opened, or where a choice differs from the default: a first page is then much lighter for the browser."""
+    with st.expander(render("page.advanced"), key="advanced", width="stretch", on_change="rerun") as box:
+        s = st.session_state
+        s["_advanced"] = bool(s.get("_advanced") or box.open or any(name in st.query_params for name in ADVANCED))
+        if not s["_advanced"]:
+            return
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            for name, options in CHOICES.items():
+                st.selectbox(**_named(name), options=options, bind="query-params", width=150)
+            for name in NUMBERS:
+                _number(name, width=150)
+            st.number_input(**_named("memory_fraction"), min_value=0.01, max_value=1.0, value=None, step=0.01, format="%.4g", bind="query-params", width=150)
+            for name in state.TEXTS:
+                st.text_input(**_named(name), bind="query-params", max_chars=40, width=150)
+            for name in FLAGS:
+                st.checkbox(**_named(name), value=True, bind="query-params")
+
+
+def _which() -> None:
+    """Says which config is planned where it is not the model field's, and shows the uploads as one table, errors in their place."""
+    s = st.session_state
+    uploads: dict[str, source.Upload] = s["_uploads"]
+    if uploads:
+        _uploads(uploads)
+    if s["_own"] is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        upload = uploads.get(s["_own"])
+        code = "paste" if upload is None else "saved" if upload.saved else "upload"
+        st.info(render(f"page.using.{code}", {"name": errors.plain(upload.name) if upload else ""}), width="stretch")
+        st.button(render("page.back"), on_click=source.leave_own, key="leave_own")
+
+
+def _uploads(uploads: dict[str, source.Upload]) -> None:
+    s = st.session_state
+    if len(uploads) == 1:
+        upload = next(iter(uploads.values()))
+        if upload.error:
+            errors.show(upload.error)
+        elif upload.saved:
+            st.info(render("page.saved_taken", {"name": errors.plain(upload.name)}))
+    else:
+        st.caption(render("page.files", {"good": sum(u.loaded is not None for u in uploads.values()), "count": len(uploads)}))
+        with errors.shown(stop=False):
+            tables.show(tables.upload_rows(uploads.values(), state.scenario("upload")), key="upload_table")
+    good = [i for i, u in uploads.items() if u.loaded]
+    if len(good) > 1 or (good and s["_own"] not in good):
+        s["file_choice"] = s["_own"] if s["_own"] in good else None
+        st.selectbox(render("page.choice"), good, index=None, key="file_choice", format_func=lambda i: uploads[i].name if i in uploads else "",
+                     on_change=source.chosen_file, help=render("page.choice.help"), width=420)  # fmt: skip
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"label": render(f"input.{name}"), "help": render(f"input.{name}.help"), "key": name}
+
+
+def _text_choice(name: str, options: tuple[str, ...], **more: Any) -> None:
+    """A list with search that also takes any text; what is typed is checked in Python."""
+    default = options.index(getattr(state.DEFAULTS, name))
+    typed = st.session_state.get(name) or st.query_params.get(name)
+    if typed and typed not in options:
+        options = (*options, typed)
+    st.selectbox(**_named(name), options=options, index=default, accept_new_options=True, bind="query-params", **more)
+
+
+def _number(name: str, **more: Any) -> None:
+    o = OPTIONS[name]
+    st.number_input(**_named(name), min_value=int(o.low), max_value=int(o.high), value=getattr(state.DEFAULTS, name), bind="query-params", **more)

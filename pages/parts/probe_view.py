@@ -1,0 +1,70 @@
+"""How a probe is shown: the prediction before it, the table after it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gpu_probe.result import ProbeRequest, ProbeResult, ProbeRow
+from pages.parts.errors import plain
+from pages.parts.jobs import Prediction
+from planner.messages import render
+from planner.report.content import probe_value
+from planner.units import count, memory, seconds
+
+WIDTH = 205
+
+
+def prediction(p: Prediction, r: ProbeRequest, whole: int) -> None:
+    with st.container(horizontal=True, gap="small"):
+        _card("validate.predicted", memory(p.bytes), {"layers": p.layers, "whole": whole}, {"bytes": count(p.bytes)})
+        _card("validate.whole", memory(p.whole_bytes), {}, {"bytes": count(p.whole_bytes)})
+        held = render("page.validate.tokens.value", {"tokens": count(sum((r.tokens(),) * r.batch))})
+        _card("validate.tokens", held, {"batch": r.batch, "each": count(r.tokens())}, None)
+
+
+def outcome(r: ProbeResult, model_name: str) -> None:
+    name = str(r.model.get("name", ""))
+    if name != model_name:
+        st.info(render("page.probe.other_model", {"model": plain(name)}))
+    if r.bytes_agree:
+        st.success(render("page.probe.agree", {"bytes": count(r.measured_kv_bytes)}))
+    else:
+        st.error(render("page.probe.differ", {"predicted": count(r.predicted_kv_bytes), "measured": count(r.measured_kv_bytes)}))
+    with st.container(horizontal=True, gap="small"):
+        agree = "yes" if r.bytes_agree else "no"
+        _metric(render("page.probe.kv"), memory(r.measured_kv_bytes), render(f"page.probe.kv.delta.{agree}"), "green" if r.bytes_agree else "red")
+        _metric(render("page.probe.ttft"), seconds(r.ttft_s), render("page.probe.ttft.delta", {"rate": _rate(r.prefill_tokens_per_s)}))
+        itl = {q: seconds(v) for q, v in r.itl_s.items()}
+        _metric(render("page.probe.itl"), itl["p50"], render("page.probe.itl.delta", itl))
+        rates = {"rate": _rate(r.tokens_per_s), "decode": _rate(r.decode_tokens_per_s)}
+        _metric(render("page.probe.rate"), render("page.probe.rate.value", rates), render("page.probe.rate.delta", rates))
+        _metric(render("page.probe.error"), "-" if r.logits_max_rel_error is None else f"{r.logits_max_rel_error:.1e}", render("page.probe.error.delta"))
+    st.subheader(render("page.probe.table"), anchor=False)
+    st.table([_row(row) for row in r.rows], hide_index=True)
+    versions = ", ".join(sorted(f"{k} {v}" for k, v in r.versions.items()))
+    facts = {"device_name": r.device_name, "backend": r.backend, "layers_run": r.layers_run, "layers_total": r.layers_total, "kv_dtype": r.kv_dtype,
+             "compute_dtype": r.compute_dtype, "versions": versions}  # fmt: skip
+    st.caption(render("page.probe.where", {k: plain(str(v)) for k, v in facts.items()}))
+    if r.notes:
+        labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field")}
+        st.table([{labels[c]: plain(str(n.get(c, ""))) for c in labels} for n in r.notes], hide_index=True)
+
+
+def _row(row: ProbeRow) -> dict[str, str]:
+    same = "" if not row.exact else render("page.yes" if row.predicted == row.measured else "page.no")
+    cells = {"line": plain(row.name), "predicted": plain(probe_value(row.predicted, row.unit)), "measured": plain(probe_value(row.measured, row.unit)),
+             "difference": same, "how": plain(row.how)}  # fmt: skip
+    return {render(f"page.column.{code}"): value for code, value in cells.items()}
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _card(code: str, value: str, delta: dict[str, object], help_: dict[str, object] | None) -> None:
+    note = None if help_ is None else render(f"page.{code}.help", help_)
+    _metric(render(f"page.{code}"), value, render(f"page.{code}.delta", delta), help_=note)
+
+
+def _metric(label: str, value: str, delta: str, colour: str = "gray", help_: str | None = None) -> None:
+    st.metric(label, value, delta, delta_color=colour, delta_arrow="off", border=True, width=WIDTH, height="stretch", help=help_)  # type: ignore[arg-type]

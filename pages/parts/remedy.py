@@ -1,0 +1,45 @@
+"""A plan that does not fit: on request, changes that were each re-planned, to take over with one click."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import state
+from pages.parts.errors import plain
+from planner.capacity import CapacityPlan
+from planner.messages import render
+from planner.remedies import remedies
+from planner.units import count, gib
+
+
+def offer(p: CapacityPlan) -> None:
+    """The button, and below it what it found for this very plan; another plan starts over."""
+    s = st.session_state
+    wanted = (p.model.name, p.scenario)
+
+    def ask() -> None:
+        s["_remedies_for"] = wanted
+
+    st.button(render("page.remedies"), on_click=ask, type="primary", key="remedies", help=render("page.remedies.help"))
+    if s.get("_remedies_for") != wanted:
+        return
+    found = remedies(p)
+    if not found:
+        st.info(render("page.remedies.none"))
+    for i, r in enumerate(found):
+        after = r.after
+        with st.container(horizontal=True, vertical_alignment="center", border=True):
+            outcome = (
+                render("page.remedy.fits", {"free": gib(after.free_bytes)})
+                if after.fits
+                else render("page.remedy.short", {"short": gib(after.shortfall_bytes)})
+            )
+            detail = render("page.remedy.detail", {"most": count(after.total_max_sequences), "pool": gib(after.kv_pool_bytes)})
+            st.markdown(
+                render(
+                    "page.remedy.row",
+                    {"text": plain(r.text), "colour": "green" if after.fits else "orange", "outcome": plain(outcome), "detail": plain(detail)},
+                ),
+                width="stretch",
+            )
+            st.button(render("page.take"), key=f"take_{i}_{r.code}", on_click=state.take, args=(dict(r.changes),))

@@ -1,0 +1,145 @@
+"""The config in use in one session: the model field's, a paste or one of the uploads. Each is read once.
+
+`_own` in the session: None (the model field counts), "paste", or the id of an upload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from pages.parts import state
+from pages.parts.errors import caught
+from planner.api import model_of
+from planner.capacity import CapacityPlan, plan
+from planner.errors import PlannerError
+from planner.hardware import find
+from planner.model import ModelSpec
+from planner.report.json import Saved, is_report, read_back
+from planner.scenario import Scenario
+from planner.sources import Loaded, load, load_bytes
+
+MAX_FILES = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class Upload:
+    """One uploaded file: read once. Exactly one of `error` and `loaded` is set."""
+
+    name: str
+    loaded: Loaded | None = None
+    model: ModelSpec | None = None
+    saved: Saved | None = None
+    error: PlannerError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Current:
+    """What the shared inputs came to in this run."""
+
+    scenario: Scenario
+    loaded: Loaded
+    model: ModelSpec
+
+    def plan(self) -> CapacityPlan:
+        return plan(self.model, find(self.scenario.gpu) if self.scenario.gpu else None, self.scenario)
+
+
+def leave_own() -> None:
+    """Back from an upload or a paste to the model field."""
+    st.session_state["_own"] = None
+    st.session_state["_link_faults"] = []
+
+
+def ask_again() -> None:
+    st.session_state.pop("_loaded", None)
+
+
+def pasted() -> None:
+    st.session_state["_own"] = "paste" if (st.session_state["paste"] or "").strip() else None
+
+
+def chosen_file() -> None:
+    st.session_state["_own"] = st.session_state["file_choice"]
+
+
+def uploaded() -> None:
+    """Reads new files, forgets those taken away, and plans the first new one that can be read."""
+    s = st.session_state
+    known: dict[str, Upload] = s["_uploads"]
+    files = (s["uploads"] or [])[:MAX_FILES]
+    s["_uploads"] = {f.file_id: known.get(f.file_id) or _read(f.name, f.getvalue()) for f in files}
+    fresh = [(i, u) for i, u in s["_uploads"].items() if i not in known and u.loaded]
+    if fresh:
+        s["_own"], first = fresh[0]
+        if first.saved:
+            _take_saved(first.saved)
+    elif s["_own"] not in ("paste", None, *s["_uploads"]):
+        s["_own"] = None
+
+
+def _read(name: str, data: bytes) -> Upload:
+    try:
+        loaded, saved = load_bytes(data, name), None
+        if is_report(loaded.raw):
+            saved = read_back(loaded.raw)
+            loaded = Loaded(name=saved.name or loaded.name, raw=saved.config or {}, provenance={**saved.provenance, "saved_plan": name[:120]})
+            if saved.config is None:
+                loaded = load(saved.scenario.model, allow_paths=False)
+        return Upload(name=name, loaded=loaded, model=model_of(loaded, harmless()), saved=saved)
+    except Exception as e:
+        return Upload(name=name, error=caught(e))
+
+
+def _take_saved(saved: Saved) -> None:
+    """A saved plan brings its choices; a catalog or hub model goes back into the model field, so that it has a permalink again."""
+    changes = saved.scenario.to_json()
+    name = changes.pop("model")
+    kind = saved.provenance.get("kind")
+    if kind in ("catalog", "hub"):
+        st.session_state["model"] = name
+        if kind == "catalog":
+            st.session_state["_own"] = None
+    state.take(changes)
+
+
+def current() -> Current:
+    """The model and the choices of this run. Raises PlannerError."""
+    s = st.session_state
+    own = s["_own"]
+    if own in s["_uploads"]:
+        upload: Upload = s["_uploads"][own]
+        assert upload.loaded is not None
+        assert upload.model is not None
+        loaded, model = upload.loaded, upload.model
+        name = loaded.name
+    elif own == "paste":
+        loaded, model = _once(("paste", s["paste"]), lambda: load_bytes(s["paste"].encode("utf-8", "surrogatepass"), ""))
+        name = loaded.name
+    else:
+        name, token = str(s["model"] or ""), s.get("hub_token") or None
+        loaded, model = _once((name, token), lambda: load(name, token=token, allow_paths=False))
+    return Current(scenario=state.scenario(name[:400]), loaded=loaded, model=model)
+
+
+def _once(key: tuple[Any, ...], get: Callable[[], Loaded]) -> tuple[Loaded, ModelSpec]:
+    """The last config that was fetched, or the error that came instead, kept for the session: one request to the hub, not one a rerun."""
+    s = st.session_state
+    key = (*key, harmless())
+    if s.get("_loaded", (None,))[0] != key:
+        try:
+            loaded = get()
+            s["_loaded"] = (key, (loaded, model_of(loaded, harmless())), None)
+        except Exception as e:
+            s["_loaded"] = (key, None, caught(e))
+    _, found, error = s["_loaded"]
+    if error is not None:
+        raise error
+    return found
+
+
+def harmless() -> tuple[str, ...]:
+    return tuple(k.strip() for k in str(st.session_state.get("harmless") or "").split(",") if k.strip())

@@ -1,0 +1,149 @@
+"""Values -> rows, and the one way in which rows are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from pages.parts.errors import caught, plain
+from planner.cache import Kind, Rows
+from planner.capacity import CapacityPlan, plan
+from planner.claims import claims
+from planner.errors import PlannerError
+from planner.hardware import find
+from planner.messages import render
+from planner.model import ModelSpec
+from planner.notes import Note
+from planner.report.content import distinct_ranks
+from planner.scenario import Scenario
+from planner.units import count, gib_number
+
+if TYPE_CHECKING:
+    from pages.parts.source import Upload
+
+LARGE = ("source", "error")
+Row = dict[str, Any]
+GIB = ("gib", "load_gib")
+WHOLE = ("bytes", "layers", "token_bytes", "heads", "dims", "window")
+SMALL = ("band", "kind", "level", "fits", "kinds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Rows under column codes; columns that are empty everywhere are left out when shown."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def show(table: Listing, *, key: str) -> None:
+    """A table that sorts and downloads. Numbers stay numbers: GiB with two digits, counts with separators."""
+    used = _used(table)
+    config: dict[str, Any] = {}
+    for c in used:
+        label = render(f"page.column.{c}")
+        if c in GIB:
+            config[c] = st.column_config.NumberColumn(label, format="%.2f", width="small")
+        elif c in WHOLE:
+            config[c] = st.column_config.NumberColumn(label, format="localized", width=130 if c == "bytes" else "small")
+        else:
+            config[c] = st.column_config.TextColumn(label, width="small" if c in SMALL else "large" if c in LARGE else "medium")
+    rows = [{c: row.get(c) for c in used} for row in table.rows]
+    st.dataframe(rows, hide_index=True, placeholder="", column_config=config, key=key, height="content", alt=", ".join(used))
+
+
+def text(table: Listing) -> None:
+    """A short table as text: it wraps, is there at once, and costs the browser nothing. Numbers are set flush right."""
+    used = _used(table)
+    head = [render(f"page.column.{c}") for c in used]
+    rule = ["---:" if c in (*GIB, *WHOLE) else "---" for c in used]
+    rows = [[_cell(c, row.get(c)) for c in used] for row in table.rows]
+    st.markdown("\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)))
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.2f}" if column in GIB else count(value) if column in WHOLE else plain(str(value))
+
+
+def _used(table: Listing) -> list[str]:
+    return [c for c in table.columns if any(row.get(c) not in (None, "") for row in table.rows)]
+
+
+def ledger_rows(p: CapacityPlan) -> Listing:
+    kinds = distinct_ranks(p)
+    rows = tuple(
+        {
+            "rank": label if len(kinds) > 1 else "",
+            "line": line.name,
+            "gib": gib_number(line.bytes),
+            "bytes": line.bytes,
+            "kind": line.kind,
+            "band": _band(line.low_bytes, line.high_bytes),
+            "source": line.source,
+        }
+        for label, rank in kinds
+        for line in p.ledgers[rank]
+    )
+    return Listing(columns=("rank", "line", "gib", "bytes", "kind", "band", "source"), rows=rows)
+
+
+def group_rows(model: ModelSpec) -> Listing:
+    rows = tuple(_group(kind, len(where)) for kind, where in model.cache_groups())
+    return Listing(columns=("kind", "layers", "heads", "dims", "window"), rows=rows)
+
+
+def _group(kind: Kind, layers: int) -> Row:
+    row: Row = {"kind": kind.kind, "layers": layers}
+    if isinstance(kind, Rows):
+        row |= {"heads": kind.heads, "dims": sum((kind.k_dim, kind.v_dim)), "window": kind.limit_tokens}
+    return row
+
+
+def upload_rows(uploads: Iterable[Upload], s: Scenario) -> Listing:
+    """One row a file: what it is and what the load comes to, or its own error."""
+    columns = ("file", "error", "model_type", "kinds", "layers", "token_bytes", "load_gib", "fits")
+    return Listing(columns=columns, rows=tuple(_upload(u, s) for u in uploads))
+
+
+def _upload(u: Upload, s: Scenario) -> Row:
+    row: Row = {"file": u.name}
+    try:
+        if u.error is not None:
+            raise u.error
+        assert u.model is not None
+        row |= {"model_type": u.model.model_type, "layers": len(u.model.layers), "kinds": ", ".join(dict.fromkeys(k.kind for k, _ in u.model.cache_groups()))}
+        p = plan(u.model, find(s.gpu), s)
+        row |= {"token_bytes": p.footprint.bytes_per_token_unbounded, "load_gib": gib_number(p.footprint.engine_bytes), "fits": _yes(p.fits)}
+    except Exception as e:
+        row["error"] = error_text(caught(e))
+    return row
+
+
+def error_text(e: PlannerError) -> str:
+    return render("page.file_error", {"field": e.field, "message": e.message}) if e.field and e.field not in e.message else e.message
+
+
+def note_rows(p: CapacityPlan, extra: Iterable[Note] = ()) -> list[Row]:
+    """For st.table, which wraps long texts; hence escaped."""
+    notes = (*claims(p), *extra, *p.notes)
+    labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field", "source")}
+    rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in notes]
+    used = [c for c in labels if any(row[c] for row in rows)]
+    return [{labels[c]: row[c] for c in used} for row in rows]
+
+
+def gap_rows(p: CapacityPlan) -> list[Row]:
+    return [{render("page.column.line"): g.name, render("page.column.bytes"): count(g.bytes)} for g in p.gap]
+
+
+def _band(low: int | None, high: int | None) -> str:
+    return "" if low is None or high is None else render("page.band", {"low": f"{gib_number(low):,.2f}", "high": f"{gib_number(high):,.2f}"})
+
+
+def _yes(value: bool) -> str:
+    return render("page.yes" if value else "page.no")

@@ -1,0 +1,67 @@
+"""Plan: does it fit, how many, how long?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import charts, errors, remedy, source, state, tables
+from pages.parts.headline import headline
+from planner.heatmap import heat_map
+from planner.messages import render
+from planner.report import MIME, file_name
+from planner.report import render as report
+from planner.report.content import gap_line
+
+current: source.Current = st.session_state["_current"]
+
+
+def take_cell() -> None:
+    """A click on the heat map: the cell's length and number become the choices."""
+    points = st.session_state["heat"]["selection"]["points"]
+    if points and points[0].get("customdata"):
+        tokens, sequences = points[0]["customdata"]
+        state.take({"tokens": int(tokens), "sequences": int(sequences)})
+
+
+with errors.shown():
+    p = current.plan()
+    headline(p)
+    if not p.fits:
+        remedy.offer(p)
+    st.markdown(render("page.chart.title", {"title": errors.plain(charts.bar_title(p))}))
+    st.plotly_chart(charts.bars(p), key="bars", config={"displayModeBar": False}, alt=render("page.bar.alt"))
+    st.html(charts.legend(p))
+    st.markdown(render("page.chart.title", {"title": errors.plain(charts.heat_title(p))}))
+    st.plotly_chart(
+        charts.heat(p, heat_map(p)), key="heat", on_select=take_cell, selection_mode="points", config={"displayModeBar": False}, alt=render("page.heat.alt")
+    )
+    st.caption(render("page.heat.click"))
+
+    st.subheader(render("page.formula"), anchor=False)
+    with st.container(border=True):
+        st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
+    with st.expander(render("page.gap")):
+        st.table(tables.gap_rows(p), hide_index=True)
+
+    st.subheader(render("page.ledger"), anchor=False)
+    tables.text(tables.ledger_rows(p))
+    st.subheader(render("page.groups"), anchor=False)
+    tables.text(tables.group_rows(p.model))
+    notes = tables.note_rows(p, current.loaded.notes)
+    if notes:
+        st.subheader(render("page.notes"), anchor=False)
+        st.table(notes, hide_index=True)
+
+    if st.session_state["_own"] is None:
+        st.caption(render("page.permalink"), help=render("page.permalink.help"))
+        st.text(state.permalink(current.scenario))
+    loaded = current.loaded
+    st.download_button(
+        render("page.download_plan"),
+        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes),
+        file_name=file_name(p, "json"),
+        mime=MIME["json"],
+        on_click="ignore",
+        key="download_plan",
+        icon=":material/download:",
+    )

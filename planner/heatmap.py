@@ -1,0 +1,116 @@
+"""Context length x sequences: bytes on the fullest rank, which cells fit its pool, and the line where it stops fitting.
+
+Cells run through the plan's own terms with numpy arrays; nothing is estimated. `replan` at a cell gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.budget import budget
+from planner.cache import max_sequences
+from planner.capacity import CapacityPlan
+from planner.engines import engine
+from planner.scenario import MAX_SEQUENCES, MAX_TOKENS
+from planner.units import KIB, MIB, gib_number
+
+FIRST_TOKENS, LAST_SEQUENCES, MOST_COLUMNS, STEPS = 512, 256, 16, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """`rank_bytes[row][column]`: row by `sequences` (in total), column by `tokens`. `line`: (tokens, most sequences that fit), falling."""
+
+    tokens: tuple[int, ...]
+    sequences: tuple[int, ...]
+    rank_bytes: tuple[tuple[int, ...], ...]
+    fits: tuple[tuple[bool, ...], ...]
+    line: tuple[tuple[int, int], ...]
+
+    @property
+    def fitting_cells(self) -> int:
+        return sum(map(sum, self.fits))
+
+
+def heat_map(p: CapacityPlan) -> HeatMap:
+    """Powers of two up to the model's limit (and the chosen length) and up to 256 sequences (or the chosen number)."""
+    limit = p.model.max_context_tokens or p.scenario.tokens
+    tokens = _powers(FIRST_TOKENS, min(MAX_TOKENS, max(limit, p.scenario.tokens, 4 * FIRST_TOKENS)))[-MOST_COLUMNS:]
+    sequences = _powers(1, min(MAX_SEQUENCES, max(LAST_SEQUENCES, 2 * p.scenario.sequences)))[-MOST_COLUMNS:]
+    columns, rows = np.array(tokens, dtype=np.int64), np.array(sequences, dtype=np.int64)
+    if p.rank_bytes(sequences[-1], tokens[-1]) >= 2**62:
+        columns, rows = columns.astype(object), rows.astype(object)
+    cells = p.rank_bytes(-(-rows[:, None] // p.replicas), columns[None, :])
+    cells = np.broadcast_to(cells, (len(sequences), len(tokens)))
+    rooms = [_room(p, t) for t in tokens]
+    fits = tuple(tuple(int(cells[i, j]) <= room - (n - 1) * each for j, (room, each) in enumerate(rooms)) for i, n in enumerate(sequences))
+    return HeatMap(
+        tokens=tokens,
+        sequences=sequences,
+        rank_bytes=tuple(tuple(int(v) for v in row) for row in cells),
+        fits=fits,
+        line=_line(p, tokens),
+    )
+
+
+def _powers(first: int, last: int) -> tuple[int, ...]:
+    """Powers of two from `first` to the first one that reaches `last`; `last` itself closes the row where it is none."""
+    out = [first]
+    while out[-1] * 2 <= last:
+        out.append(out[-1] * 2)
+    return tuple(out)
+
+
+def _line(p: CapacityPlan, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The most sequences that fit, at each power of two and between them."""
+    out = []
+    between = {round(t * 2 ** (k / STEPS)) for t in tokens[:-1] for k in range(STEPS)} | {tokens[-1]}
+    for t in sorted(between):
+        room, each = _room(p, t)
+        fixed = sum(pool.bytes(0, t) for pool in p.pools)
+        most = max_sequences(p.pools, t, max(0, room)) if not each else _most(p, t, room, each, fixed)
+        if most >= 1:
+            out.append((t, most * p.setting.parallel.attention_data * p.replicas))
+    return tuple(out)
+
+
+def _most(p: CapacityPlan, tokens: int, room: int, each: int, fixed: int) -> int:
+    """As `max_sequences`, where every sequence also takes `each` bytes from the pool (one pool, one device)."""
+    price = sum(pool.bytes(1, tokens) for pool in p.pools) - fixed + each
+    return (room + each - fixed) // price if price > 0 else 0
+
+
+def _room(p: CapacityPlan, tokens: int) -> tuple[int, int]:
+    """(pool bytes with one sequence of `tokens`, bytes that the pool loses for each further sequence). Only an engine without a reserved
+    pool gives up pool for a larger load; for the others the pool is one number."""
+    if engine(p.setting.engine).reserves or p.scenario.kv_memory is not None or p.hardware is None:
+        return p.kv_pool_bytes, 0
+    one, two = (budget(p.model, p.hardware, replace(p.scenario, tokens=tokens, sequences=n), p.setting, 0).pool_bytes for n in (1, 2))
+    return one, one - two
+
+
+def log2s(values: Iterable[int]) -> list[float]:
+    """Positions on an axis of powers of two."""
+    return [math.log2(max(1, v)) for v in values]
+
+
+def short_count(value: int) -> str:
+    """A power of two as an axis prints it: 512, 8k, 2M.
+
+    >>> short_count(512), short_count(8192), short_count(2**21)
+    ('512', '8k', '2M')
+    """
+    for factor, letter in ((MIB, "M"), (KIB, "k")):
+        if value >= factor and value % factor == 0:
+            return f"{value // factor:,}{letter}"
+    return f"{value:,}"
+
+
+def gib_cell(size_bytes: int) -> str:
+    """GiB for a small cell: 0.06, 1.00, 16.0, 128."""
+    value = gib_number(size_bytes)
+    return f"{value:,.{2 if value < 10 else 1 if value < 100 else 0}f}"

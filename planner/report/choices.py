@@ -1,0 +1,40 @@
+"""A plan's choices as (label, value) rows: what was asked, and what the engine's defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from planner.capacity import CapacityPlan
+from planner.messages import render
+from planner.units import count
+
+
+def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
+    """Every option of the scenario that is set, then what it resolved to."""
+    for name, value in p.scenario.to_json().items():
+        if value is not None:
+            yield render(f"input.{name}"), _plain(value)
+    s = p.setting
+    resolved: tuple[tuple[str, Any], ...] = (
+        ("engine_rules", f"{s.engine} {s.version}"),
+        ("kv_dtype", s.kv.name),
+        ("dtype", s.model_dtype.name),
+        ("max_model_len", s.max_model_len),
+        ("tensor", s.parallel.tensor),
+        ("pipeline", s.parallel.pipeline),
+        ("replicas", p.replicas),
+        ("block_size", p.pools[0].block_size),
+        ("memory_fraction", s.memory_fraction),
+        ("max_num_batched_tokens", s.max_num_batched_tokens),
+        ("max_num_seqs", s.max_num_seqs),
+    )
+    for name, value in resolved:
+        if value is not None:
+            yield render("report.resolved", {"name": render(f"report.resolved.{name}")}), _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return render(f"report.holds.{'yes' if value else 'no'}")
+    return count(value) if isinstance(value, int) else str(value)

@@ -1,0 +1,65 @@
+"""What the command line prints without --json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from planner.messages import render
+from planner.units import count, gib, memory
+
+
+def text(command: str, out: Mapping[str, Any]) -> str:
+    """Readable lines of one answer of `read`, `kv` or `plan`."""
+    return "\n".join({"read": _read, "kv": _kv, "plan": _plan}[command](out) + _notes(out))
+
+
+def _read(out: Mapping[str, Any]) -> list[str]:
+    p = out["parameters"]
+    lines = [
+        render("text.read", {"name": out["name"], "model_type": out["model_type"], "layers": len(out["layers"]), "total": count(p["total"]),
+                             "active": count(p["active"]), "dtype": out["weight_dtype"]}),
+        render("text.limit", {"tokens": count(out["max_context_tokens"])}) if out["max_context_tokens"] else render("text.no_limit"),
+    ]  # fmt: skip
+    for g in out["groups"]:
+        shape = ", ".join(f"{k} {v}" for k, v in g.items() if k not in ("kind", "layers", "indices", "tensors", "shard") and v is not None)
+        lines.append(render("text.group", {"layers": g["layers"], "kind": g["kind"], "shape": shape}).rstrip(": "))
+    return lines
+
+
+def _kv(out: Mapping[str, Any]) -> list[str]:
+    lines = list(out["formula"])
+    lines.append(render("text.kv", {"architecture": _both(out["architecture_bytes"]), "engine": out["engine"], "held": _both(out["engine_bytes"])}))
+    each = out["bytes_per_token_unbounded"]
+    lines.append(render("text.token", {"bytes": count(each), "kv_dtype": out["kv_dtype"]}))
+    return lines
+
+
+def _plan(out: Mapping[str, Any]) -> list[str]:
+    args = {"free": gib(out["kv_free_bytes"]), "short": gib(out["shortfall_bytes"]), "sequences": count(out["scenario"]["sequences"]),
+            "tokens": count(out["scenario"]["tokens"])}  # fmt: skip
+    lines = [
+        render(
+            "text.plan",
+            {"model": out["model"], "gpus": out["scenario"]["gpus"], "gpu": out["gpu"] or "-", "engine": out["engine"], "version": out["engine_version"]},
+        ),
+        render(f"text.{'fits' if out['fits'] else 'no_' + out['limited_by']}", args),
+        *out["formula"],
+        render(
+            "text.pool", {"pool": _both(out["kv_pool_bytes"]), "most": count(out["max_sequences"]), "longest": count(out["longest_context_tokens"]), **args}
+        ),
+    ]
+    for line in out["rank_ledgers"][out["binding_rank"]]:
+        lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": line["kind"]})]
+    for r in out.get("remedies", ()):
+        after = render("text.after_fits") if r["fits"] else render("text.after_short", {"short": gib(r["shortfall_bytes"])})
+        lines += [render("text.remedy", {"text": r["text"], "after": after})]
+    return lines
+
+
+def _both(value: int) -> str:
+    return render("text.both", {"short": memory(value), "bytes": count(value)})
+
+
+def _notes(out: Mapping[str, Any]) -> list[str]:
+    return [render("text.note", {"level": n["level"], "text": n["text"]}) for n in out.get("notes", ())]

@@ -1,0 +1,59 @@
+"""Timings, printed and never asserted: `make bench`. Ratios are against starting python with numpy on the same machine.
+
+python -m tests.benchmarks
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from planner.api import plan_json
+from planner.capacity import plan
+from planner.hardware import find
+from planner.heatmap import heat_map
+from planner.readers import read_config
+from planner.remedies import remedies
+from planner.scenario import Scenario
+from planner.sources import load
+from tests.conftest import CONFIGS, ROOT
+
+
+def best(work: Callable[[], object], rounds: int) -> float:
+    """Fastest of `rounds`, seconds."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def process(*words: str) -> float:
+    return best(lambda: subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=True), 7)
+
+
+def main() -> None:
+    base = process("-c", "import numpy, json")
+    for name, words in (
+        ("python -m planner kv", ("-m", "planner", "kv", str(CONFIGS / "llama.json"), "--tokens", "8192", "--json")),
+        ("python -m planner plan", ("-m", "planner", "plan", "Llama-3.1-8B", "--json")),
+    ):
+        took = process(*words)
+        print(f"{name:34s} {took * 1e3:8.1f} ms   {took / base:.2f} x python with numpy")
+    for name in ("Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3-Next-80B-A3B"):
+        model = read_config(load(f"catalog:{name}").raw, name)
+        gpu, s = find("H100 SXM"), Scenario(tp=8, gpus=8)
+        p = plan(model, gpu, s)
+        too_much = plan(model, gpu, Scenario(tp=8, gpus=8, sequences=100_000))
+        print(f"plan() {name:27s} {best(lambda: plan(model, gpu, s), 50) * 1e3:8.2f} ms")  # noqa: B023
+        print(f"  read_config                      {best(lambda: read_config(load(f'catalog:{name}').raw), 20) * 1e3:8.2f} ms")  # noqa: B023
+        print(f"  plan_json                        {best(lambda: plan_json(p), 20) * 1e3:8.2f} ms")  # noqa: B023
+        print(f"  heat map                         {best(lambda: heat_map(p), 20) * 1e3:8.2f} ms")  # noqa: B023
+        print(f"  remedies                         {best(lambda: remedies(too_much), 5) * 1e3:8.2f} ms")  # noqa: B023
+
+
+if __name__ == "__main__":
+    main()
