@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.parts import charts, errors, remedy, source, state, tables
 from pages.parts.headline import headline
+from planner.claims import claims
 from planner.heatmap import heat_map
 from planner.messages import render
 from planner.report import MIME, file_name
@@ -40,6 +41,8 @@ with errors.shown():
     st.subheader(render("page.formula"), anchor=False)
     with st.container(border=True):
         st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
+        for claim in claims(p):
+            st.caption(errors.plain(claim.text))
     with st.expander(render("page.gap")):
         st.table(tables.gap_rows(p), hide_index=True)
 

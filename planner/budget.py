@@ -32,7 +32,7 @@ def weights_line(model: ModelSpec, fmt: WeightFormat, setting: Setting, stage: i
     kind: LineKind = "derived" if fmt.kind == "derived" else "assumed"
     band = (None, None) if kind == "derived" else (round(size * 0.97), round(size * 1.06))
     return LedgerLine(code="weights", bytes=size, kind=kind, source=WEIGHTS_SOURCE, low_bytes=band[0], high_bytes=band[1],
-                      args=(("matrix", fmt.matrix.name), ("rest", fmt.rest.name)))  # fmt: skip
+                      args=(("stored", fmt.name),))  # fmt: skip
 
 
 def budget(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, stage: int) -> Budget:

@@ -12,6 +12,8 @@ from planner.messages import render
 from planner.model import ModelSpec
 from planner.units import count, gib
 
+COUNTED = ("layers", "tokens", "sequences")  # shown with their noun, one or many
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaLine:
@@ -23,7 +25,7 @@ class FormulaLine:
 
     @property
     def text(self) -> str:
-        numbers = {k: count(v) if isinstance(v, int) else v for k, v in self.args}
+        numbers = {k: _counted(k, v) if k in COUNTED else count(v) if isinstance(v, int) else v for k, v in self.args}
         return render(f"formula.{self.code}", numbers | {"total": gib(self.bytes)})
 
 
@@ -51,6 +53,10 @@ def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: 
             code, args["state_bytes"] = "state", term.unit_bytes
         lines.append(FormulaLine(code=code, args=tuple(args.items()), bytes=total))
     return tuple(lines)
+
+
+def _counted(noun: str, value: int) -> str:
+    return render(f"count.{noun}.one" if value == 1 else f"count.{noun}", {"n": count(value)})
 
 
 def _element(kv: KvLayout) -> str:

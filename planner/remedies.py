@@ -40,7 +40,7 @@ class Remedy:
 
 
 def remedies(p: CapacityPlan) -> list[Remedy]:
-    """Changes that make `p` fit, or failing that lower its shortfall; fitting ones first, the smallest change before the larger.
+    """Changes that make `p` fit, or failing that lower its shortfall; fitting ones first, then by what is still missing.
     A plan that fits gets none."""
     if p.fits:
         return []
@@ -51,9 +51,9 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
             after = replan(p, **changes)
         except PlannerError:
             continue  # this engine or model does not allow the change: no remedy
-        if after.fits or (p.limited_by == after.limited_by and after.shortfall_bytes < p.shortfall_bytes):
+        if after.fits or (after.limited_by != "model" and after.shortfall_bytes < p.shortfall_bytes):
             found.append(Remedy(code=code, changes=tuple(changes.items()), after=after))
-    return sorted(found, key=lambda r: not r.after.fits)
+    return sorted(found, key=lambda r: r.after.shortfall_bytes)  # those that fit miss nothing; the sort keeps their order
 
 
 def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -78,6 +78,8 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if s.weight_dtype is None and p.model.quantization is None and p.setting.model_dtype.block_bytes == 2:
         yield "fp8_weights", cut | {"weight_dtype": "fp8"}
+        yield "fp8_both", cut | {"weight_dtype": "fp8", "kv_dtype": "fp8"}
+        yield "int4_weights", cut | {"weight_dtype": "int4"}
     if not e.many_ranks:
         return
     if p.setting.memory_fraction < HIGH_FRACTION:

@@ -70,6 +70,11 @@ class WeightFormat:
     method: str | None = None
     experts_only: bool = False
 
+    @property
+    def name(self) -> str:
+        """The dtypes that occur, the matrices' first."""
+        return ", ".join(dict.fromkeys((self.matrix.name, self.rest.name)))
+
     def dtype_of(self, w: Weight) -> DType:
         reached = w.quantizable and w.role not in ("embedding", "lm_head", "router") and (w.role == "expert" or not self.experts_only)
         return self.matrix if reached else self.rest

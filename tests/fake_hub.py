@@ -43,6 +43,11 @@ class Model:
         return revision if revision in self.branches.values() else None
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hung up (its time-out, a test's end) is no news."""
+
+
 class FakeHub:
     """`redirect` answers files by a relative 307, as the real hub does; `fail_with`, `delay_s` and `web_page` spoil every answer."""
 
@@ -73,7 +78,7 @@ class FakeHub:
 
     def start(self, port: int = 0) -> FakeHub:
         handler = type("Handler", (_Handler,), {"hub": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._server = _Server(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.02,), name="fake-hub", daemon=True).start()
         return self

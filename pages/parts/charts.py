@@ -118,7 +118,8 @@ def bar_title(p: CapacityPlan) -> str:
     if p.scenario.kv_memory:
         return render("page.bar.title.pool")
     whole = sum(line.bytes for line in p.ledgers[p.binding_rank])
-    return render("page.bar.title.one", {"used": f"{gib_number(whole - max(0, p.kv_pool_bytes)):,.1f}", "whole": f"{gib_number(whole):,.1f}"})
+    code = "one" if p.kv_pool_bytes > 0 else "over"
+    return render(f"page.bar.title.{code}", {"used": f"{gib_number(whole - p.kv_pool_bytes):,.1f}", "whole": f"{gib_number(whole):,.1f}"})
 
 
 def legend(p: CapacityPlan) -> str:

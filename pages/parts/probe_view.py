@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from gpu_probe.result import ProbeRequest, ProbeResult, ProbeRow
+from pages.parts import tables
 from pages.parts.errors import plain
 from pages.parts.jobs import Prediction
 from planner.messages import render
@@ -12,6 +13,7 @@ from planner.report.content import probe_value
 from planner.units import count, memory, seconds
 
 WIDTH = 205
+NOTE_COLUMNS = ("level", "text", "field")
 
 
 def prediction(p: Prediction, r: ProbeRequest, whole: int) -> None:
@@ -40,21 +42,25 @@ def outcome(r: ProbeResult, model_name: str) -> None:
         _metric(render("page.probe.rate"), render("page.probe.rate.value", rates), render("page.probe.rate.delta", rates))
         _metric(render("page.probe.error"), "-" if r.logits_max_rel_error is None else f"{r.logits_max_rel_error:.1e}", render("page.probe.error.delta"))
     st.subheader(render("page.probe.table"), anchor=False)
-    st.table([_row(row) for row in r.rows], hide_index=True)
+    tables.text(tables.Listing(columns=("line", "predicted", "measured", "difference", "how"), rows=tuple(_row(row) for row in r.rows)))
     versions = ", ".join(sorted(f"{k} {v}" for k, v in r.versions.items()))
     facts = {"device_name": r.device_name, "backend": r.backend, "layers_run": r.layers_run, "layers_total": r.layers_total, "kv_dtype": r.kv_dtype,
              "compute_dtype": r.compute_dtype, "versions": versions}  # fmt: skip
     st.caption(render("page.probe.where", {k: plain(str(v)) for k, v in facts.items()}))
     if r.notes:
-        labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field")}
-        st.table([{labels[c]: plain(str(n.get(c, ""))) for c in labels} for n in r.notes], hide_index=True)
+        rows = tuple({c: str(n.get(c, "")) for c in NOTE_COLUMNS} for n in r.notes)
+        tables.text(tables.Listing(columns=NOTE_COLUMNS, rows=rows))
 
 
 def _row(row: ProbeRow) -> dict[str, str]:
     same = "" if not row.exact else render("page.yes" if row.predicted == row.measured else "page.no")
-    cells = {"line": plain(row.name), "predicted": plain(probe_value(row.predicted, row.unit)), "measured": plain(probe_value(row.measured, row.unit)),
-             "difference": same, "how": plain(row.how)}  # fmt: skip
-    return {render(f"page.column.{code}"): value for code, value in cells.items()}
+    return {
+        "line": row.name,
+        "predicted": probe_value(row.predicted, row.unit),
+        "measured": probe_value(row.measured, row.unit),
+        "difference": same,
+        "how": row.how,
+    }
 
 
 def _rate(value: float) -> str:

@@ -11,7 +11,6 @@ import streamlit as st
 from pages.parts.errors import caught, plain
 from planner.cache import Kind, Rows
 from planner.capacity import CapacityPlan, plan
-from planner.claims import claims
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.messages import render
@@ -28,6 +27,7 @@ LARGE = ("source", "error")
 Row = dict[str, Any]
 GIB = ("gib", "load_gib")
 WHOLE = ("bytes", "layers", "token_bytes", "heads", "dims", "window")
+FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured")
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
 
@@ -59,7 +59,7 @@ def text(table: Listing) -> None:
     """A short table as text: it wraps, is there at once, and costs the browser nothing. Numbers are set flush right."""
     used = _used(table)
     head = [render(f"page.column.{c}") for c in used]
-    rule = ["---:" if c in (*GIB, *WHOLE) else "---" for c in used]
+    rule = ["---:" if c in FLUSH_RIGHT else "---" for c in used]
     rows = [[_cell(c, row.get(c)) for c in used] for row in table.rows]
     st.markdown("\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)))
 
@@ -130,7 +130,7 @@ def error_text(e: PlannerError) -> str:
 
 def note_rows(p: CapacityPlan, extra: Iterable[Note] = ()) -> list[Row]:
     """For st.table, which wraps long texts; hence escaped."""
-    notes = (*claims(p), *extra, *p.notes)
+    notes = (*extra, *p.notes)
     labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field", "source")}
     rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in notes]
     used = [c for c in labels if any(row[c] for row in rows)]

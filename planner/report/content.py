@@ -13,7 +13,7 @@ from planner.heatmap import HeatMap, heat_map
 from planner.messages import render
 from planner.notes import Note
 from planner.report.choices import setting_rows
-from planner.units import count, gib, percent, seconds
+from planner.units import count, gib, memory, percent, seconds
 
 TIGHT_FRACTION = 0.05
 YES = {True: "yes", False: "no"}
@@ -93,8 +93,10 @@ def facts(p: CapacityPlan) -> tuple[tuple[str, str, str], ...]:
 
 
 def gap_line(p: CapacityPlan) -> str:
-    """Architecture bytes beside engine bytes, in one line."""
-    return render("report.gap", {"architecture": gib(p.footprint.architecture_bytes), "engine": p.setting.engine, "held": gib(p.footprint.engine_bytes)})
+    """From architecture bytes to engine bytes in one line, every step that is not nothing with its reason."""
+    steps = [render(f"report.gap.{'more' if g.bytes > 0 else 'less'}", {"size": memory(abs(g.bytes)), "name": g.name}) for g in p.gap if g.bytes]
+    ends = {"architecture": gib(p.footprint.architecture_bytes), "engine": p.setting.engine, "held": gib(p.footprint.engine_bytes)}
+    return render("report.gap", {"steps": " ".join(["", *steps]), **ends})
 
 
 def distinct_ranks(p: CapacityPlan) -> tuple[tuple[str, int], ...]:

@@ -25,7 +25,7 @@ def test_an_answer_at_first_sight(at: AppTest) -> None:
     assert "131,072 bytes" in deltas(at)["KV cache of the load"]
     formula = at.text[0].value
     assert formula.startswith("2 x 32 layers x 8 KV heads x 128 x 8,192 tokens x 16 sequences x 2 bytes = 16.00 GiB")
-    assert "architecture 16.00 GiB | vllm holds 16.00 GiB" in formula
+    assert "architecture 16.00 GiB + 2.00 MiB (one unused block a rank) = vllm holds 16.00 GiB" in formula
     assert not at.error
     assert not at.warning
 
@@ -62,7 +62,7 @@ def test_each_input_changes_the_headline(at: AppTest, name: str) -> None:
 def test_a_named_source_shows_both_figures_and_which_is_exact() -> None:
     at = fresh(model="Llama-2-13B", tokens="4000", sequences="1")
     assert deltas(at)["KV cache of the load"] == "819,200 bytes a token"
-    notes = " ".join(str(v) for t in at.table for v in t.value.to_numpy().ravel()).replace("\\", "")
+    notes = " ".join(c.value for c in at.caption).replace("\\", "")
     assert "about 1 MB a token" in notes
     assert "819,200 bytes a token and 3.05 GiB at 4,000 tokens" in notes
 
