@@ -23,9 +23,14 @@ class Remedy:
 
     @property
     def text(self) -> str:
+        """What to change, the companions of the main change named too."""
         from planner.messages import render
 
-        return render(f"remedy.{self.code}", dict(self.changes))
+        said = render(f"remedy.{self.code}", dict(self.changes))
+        rest = ", ".join(
+            f"{name} {value}" for name, value in self.changes if name in ("max_model_len", "tokens") and self.code not in ("shorter", "cap_length")
+        )
+        return render("remedy.with", {"text": said, "rest": rest}) if rest else said
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -49,6 +54,9 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
         changes = {k: v for k, v in changes.items() if v != getattr(p.scenario, k)}
         try:
             after = replan(p, **changes)
+            if after.limited_by == "start" and p.limited_by != "start":  # the load now fits: do not let the largest length stop the start
+                changes["max_model_len"] = after.scenario.tokens
+                after = replan(p, **changes)
         except PlannerError:
             continue  # this engine or model does not allow the change: no remedy
         if after.fits or (after.limited_by != "model" and after.shortfall_bytes < p.shortfall_bytes):
@@ -57,18 +65,20 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
 
 
 def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(code, changes); a load beyond the model's limit is cut to it first, and the engine started with the load's own length."""
+    """(code, changes). A load beyond the model's limit is cut to it first, which is all that helps where the rest then fits."""
     s, e = p.scenario, engine(p.setting.engine)
     limit = min(s.tokens, p.model.max_context_tokens or s.tokens)
-    cut = {"tokens": limit, "max_model_len": limit if e.reserves else s.max_model_len}
-    inside = p if limit == s.tokens else replan(p, **cut)
-    if limit < s.tokens:
-        yield "shorter", cut
-    elif p.limited_by in ("model", "start"):
-        yield "cap_length", cut
-    if 0 < inside.max_sequences < s.sequences:
-        yield "fewer_sequences", cut | {"sequences": inside.max_sequences * p.replicas}
-    shorter = p.longest_tokens_for_load()
+    cut: dict[str, Any] = {"tokens": limit, "max_model_len": limit if e.reserves else s.max_model_len}
+    if p.limited_by in ("model", "start"):
+        yield "shorter" if limit < s.tokens else "cap_length", cut
+    if p.limited_by != "model":
+        cut = {}
+    inside = replan(p, **cut)
+    if inside.fits:
+        return
+    if 0 < inside.max_sequences < inside.sequences_per_replica:
+        yield "fewer_sequences", cut | {"sequences": inside.total_max_sequences}
+    shorter = inside.longest_tokens_for_load()
     if 0 < shorter < limit:
         yield "shorter", {"tokens": shorter, "max_model_len": shorter if e.reserves else None}
     if p.setting.kv.element.block_bytes >= 2 * p.setting.kv.element.block_elements:

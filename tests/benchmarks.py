@@ -53,6 +53,21 @@ def main() -> None:
         print(f"  plan_json                        {best(lambda: plan_json(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  heat map                         {best(lambda: heat_map(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  remedies                         {best(lambda: remedies(too_much), 5) * 1e3:8.2f} ms")  # noqa: B023
+    page()
+
+
+def page() -> None:
+    """The server's rerun of the Plan page, a choice changed each time."""
+    from streamlit.testing.v1 import AppTest
+
+    at = AppTest.from_file(str(ROOT / "pages" / "router.py"), default_timeout=60).run()
+    times = []
+    for n in range(2, 22):
+        at.number_input(key="sequences").set_value(n)
+        start = time.perf_counter()
+        at.run()
+        times.append(time.perf_counter() - start)
+    print(f"rerun of the Plan page, 20 times      median {sorted(times)[10] * 1e3:.0f} ms, longest {max(times) * 1e3:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -158,6 +158,7 @@ _PLANNER: dict[str, str] = {
     "count.layers": "{n} layers",
     "count.layers.one": "{n} layer",
     # -- remedies -----------------------------------------------------------------------------------------------------
+    "remedy.with": "{text}, with {rest}",
     "remedy.shorter": "At most {tokens} tokens a sequence",
     "remedy.cap_length": "Start the engine with --max-model-len {max_model_len}",
     "remedy.fewer_sequences": "At most {sequences} sequences at once",
