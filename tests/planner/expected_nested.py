@@ -1,0 +1,5 @@
+"""What the readers of nested, multimodal and encoder-decoder families must find in tests/configs; the form is that of expected.py."""
+
+from __future__ import annotations
+
+EXPECTED: dict[str, tuple[dict[str, int], int, int]] = {}
