@@ -6,12 +6,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import errors, inputs, source
+from pages.parts import editor, errors, inputs, source
 from planner.errors import PlannerError
 from planner.messages import render
 
 HERE = Path(__file__).resolve().parent
-ICONS = {"plan": ":material/memory:", "validate": ":material/fact_check:", "report": ":material/description:"}
+ICONS = {"plan": ":material/memory:", "layers": ":material/layers:", "validate": ":material/fact_check:", "report": ":material/description:"}
 
 # An emoji: an icon of Streamlit's own set would be fetched from outside.
 st.set_page_config(page_title=render("app.title"), page_icon="\N{BAR CHART}", layout="wide")
@@ -35,6 +35,9 @@ except PlannerError as e:
     errors.show(e)
     if e.field == "source" and st.session_state["_own"] is None:
         st.button(render("page.again"), on_click=source.ask_again, key="ask_again")
+    if raw := source.refused():
+        with st.expander(render("page.layers.finish"), key="finish"):
+            editor.start(raw)
     st.stop()
 except Exception as e:
     errors.show(errors.caught(e))

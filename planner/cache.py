@@ -118,13 +118,14 @@ Kind = Rows | State | Cross
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
     """Units held at S tokens: ``round(min(S, cap_tokens) / unit_tokens) + extra_units``; no `unit_tokens`: only the extra ones.
+    `rest`: the tokens beyond the last whole unit instead (a compressor's buffer: a sawtooth).
 
     `unit_bytes` is the price of one unit in one layer (a block's page, a row, a state).
     """
 
     unit_bytes: int
     unit_tokens: int | None = 1
-    rounding: Literal["ceil", "floor"] = "ceil"
+    rounding: Literal["ceil", "floor", "rest"] = "ceil"
     cap_tokens: int | None = None
     extra_units: int = 0
 
@@ -134,6 +135,8 @@ class Term:
             return tokens * 0 + self.extra_units
         if self.cap_tokens is not None:
             tokens = min(tokens, self.cap_tokens) if isinstance(tokens, int) else tokens.clip(max=self.cap_tokens)
+        if self.rounding == "rest":
+            return tokens % self.unit_tokens + self.extra_units
         whole = -(-tokens // self.unit_tokens) if self.rounding == "ceil" else tokens // self.unit_tokens
         return whole + self.extra_units
 

@@ -119,7 +119,7 @@ def bytes_on_rank(model: ModelSpec, fmt: WeightFormat, p: Parallel, stage: int =
     total = 0
     for w in model.weights:
         at_end = w.role in ("lm_head", "norm") or (w.role == "embedding" and model.tied_embeddings)
-        if (at_end and last) or (w.role in ("embedding", "position", "norm") and first and (w.role != "norm" or last)):
+        if (at_end and last) or (w.role not in ("lm_head", "norm") and first):  # an encoder's weights stand with the first stage
             total += fmt.dtype_of(w).nbytes(elements_on_rank(w, p))
     for layer, where in model.layer_groups():
         n = len(here) if len(where) == len(model.layers) else sum(i in here for i in where)

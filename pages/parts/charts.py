@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -123,13 +124,14 @@ def bar_title(p: CapacityPlan) -> str:
 
 
 def legend(p: CapacityPlan) -> str:
-    """The colours of the bars as HTML that wraps on a phone."""
     names = {line.code: line.name for lines in p.ledgers for line in lines if line.bytes > 0}
+    return swatches((colours.of(code), name) for code, name in sorted(names.items(), key=lambda item: _place(item[0])))
+
+
+def swatches(entries: Iterable[tuple[str, str]]) -> str:
+    """(colour, name) pairs as HTML that wraps on a phone."""
     swatch = "display:inline-block;width:11px;height:11px;margin-right:6px;background:"
-    items = "".join(
-        f'<span style="white-space:nowrap"><span style="{swatch}{colours.of(code)}"></span>{escape(name)}</span>'
-        for code, name in sorted(names.items(), key=lambda item: _place(item[0]))
-    )
+    items = "".join(f'<span style="white-space:nowrap"><span style="{swatch}{colour}"></span>{escape(name)}</span>' for colour, name in entries)
     return f'<div style="display:flex;flex-wrap:wrap;gap:2px 18px;font-size:0.8rem">{items}</div>'
 
 

@@ -130,14 +130,23 @@ def _once(key: tuple[Any, ...], get: Callable[[], Loaded]) -> tuple[Loaded, Mode
     s = st.session_state
     key = (*key, harmless())
     if s.get("_loaded", (None,))[0] != key:
+        s["_refused"] = None
         try:
             loaded = get()
+            s["_refused"] = loaded.raw  # until a reader takes it
             s["_loaded"] = (key, (loaded, model_of(loaded, harmless())), None)
+            s["_refused"] = None
         except Exception as e:
             s["_loaded"] = (key, None, caught(e))
     _, found, error = s["_loaded"]
     if error is not None:
         raise error
+    return found
+
+
+def refused() -> dict[str, Any] | None:
+    """The config that was found but not understood, for the layer editor."""
+    found: dict[str, Any] | None = st.session_state.get("_refused")
     return found
 
 

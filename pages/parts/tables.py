@@ -13,12 +13,14 @@ from planner.cache import Kind, Rows
 from planner.capacity import CapacityPlan, plan
 from planner.errors import PlannerError
 from planner.hardware import find
+from planner.layermap import KindGroup
 from planner.messages import render
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.report.content import distinct_ranks
 from planner.scenario import Scenario
 from planner.units import count, gib_number
+from planner.whatif import Variant
 
 if TYPE_CHECKING:
     from pages.parts.source import Upload
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 LARGE = ("source", "error")
 Row = dict[str, Any]
 GIB = ("gib", "load_gib")
-WHOLE = ("bytes", "layers", "token_bytes", "heads", "dims", "window")
-FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured")
+WHOLE = ("bytes", "rank_bytes", "elements", "layers", "token_bytes", "heads", "dims", "window")
+FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio")
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
 
@@ -135,6 +137,26 @@ def note_rows(p: CapacityPlan, extra: Iterable[Note] = ()) -> list[Row]:
     rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in notes]
     used = [c for c in labels if any(row[c] for row in rows)]
     return [{labels[c]: row[c] for c in used} for row in rows]
+
+
+def kind_rows(groups: Iterable[KindGroup]) -> Listing:
+    rows = tuple({**_group(g.kind, len(g.layers)), "places": g.places, "token_bytes": g.token_bytes or None, "bytes": g.bytes} for g in groups)
+    return Listing(columns=("kind", "layers", "places", "heads", "dims", "window", "token_bytes", "bytes"), rows=rows)
+
+
+def variant_rows(variants: Iterable[Variant]) -> Listing:
+    """The model's own form is set in bold by its mark."""
+    rows = tuple(
+        {
+            "variant": render("page.layers.own", {"name": v.name}) if v.own else v.name,
+            "elements": v.elements,
+            "bytes": v.bytes,
+            "rank_bytes": v.rank_bytes,
+            "ratio": render("page.layers.ratio", {"ratio": f"{v.ratio:.3f}"}),
+        }
+        for v in variants
+    )
+    return Listing(columns=("variant", "elements", "bytes", "rank_bytes", "ratio"), rows=rows)
 
 
 def gap_rows(p: CapacityPlan) -> list[Row]:

@@ -50,15 +50,51 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
                 held = replace(kind, heads=attention.q_heads if attention else kind.heads)
             term = ideal_term(held, setting.kv, setting.model_dtype, p, setting.encoder_tokens)
             if kind.limit_tokens:
-                term = replace(term, cap_tokens=kind.limit_tokens - 1)
+                more = 1 if "transformers_window_plus_one" in model.quirks else 0  # models/mimo_v2_flash: sliding_window_size + 1
+                term = replace(term, cap_tokens=kind.limit_tokens - 1 + more)
         elif isinstance(kind, State):
             term = Term(unit_bytes=state_bytes(kind, setting.model_dtype, p, drop_conv_columns=0), unit_tokens=None, extra_units=1)
         else:
             term = ideal_term(kind, setting.kv, setting.model_dtype, p, setting.encoder_tokens)
-        groups.append(Group(kind=kind.kind, layers=where, admission=term, resident=term))
+        twice = () if "shared_kv_rows" not in model.quirks else tuple(i for i in where if len(model.layers[i].caches) == 1)
+        for here, times in ((tuple(i for i in where if i not in twice), 1), (twice, 2)):
+            if here:
+                held_term = replace(term, unit_bytes=term.unit_bytes * times)
+                groups.append(Group(kind=kind.kind, layers=here, admission=held_term, resident=held_term))
+    if "position_counter" in model.quirks:  # one int64 tensor beside the states (xLSTMCache.seqlen_offset)
+        counter = Term(unit_bytes=8, unit_tokens=None, extra_units=1)
+        groups.append(Group(kind="state", layers=(0,), admission=counter, resident=counter))
+    if "shared_kv_rows" in model.quirks:
+        groups += compressor_groups(model, setting)
     if "transformers_caches_query_heads" in model.quirks:
         notes.append(note("warning", "cached_after_repeat", source=SOURCE))
     return Allocation(stages=((Pool(name="rows", groups=tuple(groups)),),), notes=tuple(notes))
+
+
+def compressor_groups(model: ModelSpec, setting: Setting) -> list[Group]:
+    """What DeepSeek-V4's compressors hold beside their rows (transformers 5.24 models/deepseek_v4, run on small models).
+
+    A compressor buffers key and gate of the tokens beyond the last whole chunk: a sawtooth. Where chunks overlap (layers that choose
+    rows by an index) both are twice as wide, and the last chunk is kept: its keys in the model's dtype, its gates in fp32.
+    Layers without a compressor hold their one row as K and as V (`shared_kv_rows` in `allocate`).
+    """
+    groups = []
+    for kind, where in model.cache_groups():
+        if not isinstance(kind, Rows) or kind.ratio == 1:
+            continue
+        for here, overlap in ((tuple(i for i in where if _chooses(model, i)), True), (tuple(i for i in where if not _chooses(model, i)), False)):
+            if not here:
+                continue
+            one = setting.model_dtype.nbytes(kind.k_dim)
+            terms = [Term(unit_bytes=2 * one * (2 if overlap else 1), unit_tokens=kind.ratio, rounding="rest")]
+            if overlap:
+                terms.append(Term(unit_bytes=kind.ratio * (one + 4 * kind.k_dim), unit_tokens=kind.ratio, rounding="floor", cap_tokens=kind.ratio))
+            groups += [Group(kind="state", layers=here, admission=t, resident=t) for t in terms]
+    return groups
+
+
+def _chooses(model: ModelSpec, layer: int) -> bool:
+    return any(kind.kind == "index" for kind in model.layers[layer].caches)
 
 
 def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:

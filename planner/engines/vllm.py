@@ -132,6 +132,8 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
             here = tuple(i for i in where if i in layers)
             groups.append(Group(kind=spec.kind, layers=here, admission=spec.admission(setting), resident=spec.resident()))
         block_bytes = max((len(g.layers) * g.resident.unit_bytes for g in groups), default=0)
+        if len(grouped) == 1:  # its layers' pages may differ in size (a summed page: v1/core/kv_cache_planning.py)
+            block_bytes = sum(spec.page_bytes for spec, i in specs if i in layers)
         sizes = {spec.block_size for spec, _ in grouped if not spec.state_blocks}
         pool = Pool(name="kv", groups=tuple(groups), priced="pooled", block_bytes=block_bytes, null_blocks=1, block_size=min(sizes, default=None))
         stages.append((pool,))
@@ -189,7 +191,8 @@ def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int
     elif setting.kv.element.block_bytes < 2 * setting.kv.element.block_elements and k_dim % 16:
         raise UnsupportedModel("head_dim_not_in_engine", field="head_dim", head_dim=k_dim, kv_dtype=setting.kv.name, engine=NAME)
     row = setting.kv.row_bytes(heads, k_dim, v_dim)
-    return Spec(kind=kind.kind, block_size=block, page_bytes=block * row, window=kind.window, chunk=kind.chunk)
+    window = kind.window + 1 if kind.window and "vllm_window_plus_one" in model.quirks else kind.window  # models/commandr.py
+    return Spec(kind=kind.kind, block_size=block, page_bytes=block * row, window=window, chunk=kind.chunk)
 
 
 # -- block sizes -------------------------------------------------------------------------------------------------------
@@ -210,6 +213,11 @@ def block_size(model: ModelSpec, setting: Setting, notes: list[Note]) -> int:
             smallest = 32
         elif major == 9 and setting.kv.element.block_bytes == 1:
             smallest = 64
+    wide = max((k.k_dim for k, _ in model.cache_groups() if isinstance(k, Rows) and k.shard == "heads"), default=0)
+    if wide > 256 and setting.kv.element.block_bytes == 1:  # FlashAttention has no such heads in fp8; Triton's blocks are wider (executed on SM9.0)
+        if setting.capability is None or setting.capability[0] != 9:
+            raise UnsupportedModel("head_dim_not_in_engine", field="head_dim", head_dim=wide, kv_dtype=setting.kv.name, engine=NAME)
+        smallest = 64
     asked = setting.block_size or smallest
     if asked % smallest:
         raise InvalidInput("block_size_multiple", field="block_size", value=asked, multiple=smallest)
@@ -252,6 +260,8 @@ def group(specs: list[tuple[Spec, int]]) -> list[tuple[Spec, tuple[int, ...]]]:
 
     Group size: the fewest layers of any bucket, or the most where that is less than 1.5 times as many (v1/core/kv_cache_planning.py).
     """
+    if all(spec.kind == "full" for spec, _ in specs):  # layers of one kind make one group, also where their pages differ in size
+        return [(max((spec for spec, _ in specs), key=lambda x: x.page_bytes), tuple(layer for _, layer in specs))]
     buckets: dict[Spec, list[int]] = {}
     for spec, layer in unify_pages(specs):
         buckets.setdefault(spec, []).append(layer)

@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_pages, en_probe, en_sources
+from planner.messages import en_layers, en_pages, en_probe, en_sources
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -29,12 +29,20 @@ _PLANNER: dict[str, str] = {
     "error.unknown_kv_dtype.hint": "Known are: {known}.",
     "error.unknown_layer_type": "{field} names a layer type {value} that this family is not known to have.",
     "error.unknown_layer_type.hint": "Known here are: {known}.",
+    "error.state_heads_not_dividing": "{heads} state heads of {head_dim} do not fill the inner width {inner} ({field}).",
+    "error.state_heads_not_dividing.hint": "Heads times head size must equal the inner width: compare the file with the published one.",
+    "error.only_value": "{field} is {value}; this family is known with {want} only.",
+    "error.only_value.hint": "Compare the file with the published one; what the value would change is not known here.",
     "error.kv_heads_not_dividing": "{q_heads} query heads cannot share {kv_heads} KV heads evenly ({field}).",
     "error.kv_heads_not_dividing.hint": "KV heads must divide the query heads: compare with the config.json in the model's repository.",
     "error.heads_not_dividing": "The hidden size {hidden} is not a multiple of {q_heads} heads, and the file gives no head_dim ({field}).",
     "error.heads_not_dividing.hint": "Add head_dim, or correct the number of heads.",
     "error.not_a_plain_decoder": "{field} is {value}: this is not a plain decoder, and its cache is not known here.",
     "error.not_a_plain_decoder.hint": "Encoder-decoder variants come in a later version.",
+    "error.encoder_class": "{architecture} is an encoder ({field}): it keeps no KV cache.",
+    "error.encoder_class.hint": "Give the config of a model whose class is a causal language model.",
+    "error.foreign_key": "{field} is set ({value}), and the planner does not know what this family's cache does with it.",
+    "error.foreign_key.hint": "Remove the key if it does not belong to the model, or correct model_type.",
     "error.no_text_section": "A {model_type} config should carry its language part in {field}, and this one has none.",
     "error.no_text_section.hint": "Give the complete config.json.",
     "error.nested_unknown": "The language part of this {model_type} config has the type {part}, which the planner does not know yet ({field}).",
@@ -45,6 +53,10 @@ _PLANNER: dict[str, str] = {
     "error.not_a_causal_model.hint": "Encoders keep no KV cache. For a decoder, give a config whose architectures ends in ForCausalLM.",
     "error.no_cache_in_class": "Models of the type {model_type} do not keep a plain KV cache.",
     "error.no_cache_in_class.hint": "Give a config of another family.",
+    "error.encoder_alone": "{architecture} is an encoder without its decoder: it keeps no KV cache.",
+    "error.encoder_alone.hint": "Give the config of the whole encoder-decoder model.",
+    "error.cross_layers_unreadable": "{field} is {value}; it must list layers below {layers}, each once.",
+    "error.cross_layers_unreadable.hint": "Correct the list: it names the layers that read the image.",
     # -- errors: choices ----------------------------------------------------------------------------------------------
     "error.bytes_unreadable": "{field}: {value} is not an amount of memory.",
     "error.bytes_unreadable.hint": "Write it like 40GiB, 512 MiB or a number of bytes.",
@@ -109,12 +121,19 @@ _PLANNER: dict[str, str] = {
     "note.window_on_layers": "A window of {window} tokens holds on {layers} layers.",
     "note.window_pattern": "Every layer but each {step}. is windowed ({window} tokens on {layers} layers).",
     "note.head_dim_explicit": "head_dim is {head_dim} by the file; hidden / heads would be {divided}.",
+    "note.layers_share": "{layers} layers read the cache of an earlier layer; {own} keep one of their own.",
+    "note.sharing_not_used": "The file shares K and V between layers ({factor} to one), but the engines keep every layer's own.",
     "note.class_default": "{value} is the class default of this family; published files leave the key out.",
     "note.multi_query": "{kv_heads} KV head(s) by this family's own keys.",
     "note.chunked_layers": "{layers} layers attend within chunks of {chunk} tokens.",
     "note.no_query_rank": "The file does not say q_lora_rank; a plain query projection is assumed (weights only, the cache does not depend on it).",
+    "note.indexer_on_layers": "{layers} of {of} layers own an indexer and keep its key; the others reuse its choice.",
+    "note.position_counter": "transformers keeps {bytes} bytes more a batch: a counter of positions.",
     "note.unverified": "The type {model_type} is not in the table: read as a plain decoder because every key is known to be harmless. Unverified.",
+    "note.unread_shape_key": "The file has {key} (= {value}), which this family's rule does not use. If it shapes the cache, the plan is wrong: edit the layers.",
     "note.declared_harmless": "Declared harmless by you.",
+    "note.cross_fixed": "Each request keeps the encoder's keys and values of {tokens} positions, whatever its length.",
+    "note.cross_by_request": "The encoder's keys and values are kept too: say with --encoder-tokens how long its output is.",
     "note.language_part": "The language part of a {model_type} model was read ({part}); weights of other parts are not counted.",
     "note.engine_version_nearest": "The rules of version {used} are used for {asked}: the nearest that were checked.",
     "note.fp32_run_in_half": "A float32 checkpoint is run in bf16.",
@@ -149,6 +168,7 @@ _PLANNER: dict[str, str] = {
     "formula.latent": "({rank} + {rope}) x {layers} x {tokens} x {sequences} x {element} = {total}",
     "formula.latent_window": "({rank} + {rope}) x {layers} x {tokens} (window) x {sequences} x {element} = {total}",
     "formula.keys_only": "{k_dim} x {layers} x {heads} heads x {tokens} x {sequences} x {element} = {total}",
+    "formula.keys_only_window": "{k_dim} x {layers} x {heads} heads x {tokens} (window) x {sequences} x {element} = {total}",
     "formula.cross": "2 x {layers} x {heads} KV heads x {k_dim} x {tokens} (encoder) x {sequences} x {element} = {total}",
     "formula.state": "{layers} x {state_bytes} bytes of state x {sequences} = {total}",
     "count.sequences": "{n} sequences",
@@ -210,4 +230,4 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_pages.TEXT | en_probe.TEXT
+TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT

@@ -6,6 +6,7 @@ by name. A list of suspicious names would fail here: too many families hide a fa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -96,6 +97,16 @@ def _plain_decoder_only(f: Fields, model_type: str | None, harmless: Collection[
         if key in HARMLESS or key in harmless or not _could_matter(value):
             continue
         raise UnsupportedModel("unknown_key", field=f.name(key), key=key[:80], model_type=model_type or "", value=_short(value))
+
+
+# Words in a key that speak of the cache's shape. A family's reader that leaves such a key unread says so.
+_SHAPE_WORDS = re.compile(r"window|pattern|period|interval|kv_lora|compress|kv_head|kv_shar|shared_kv|types$|block_config|multi_query|cross")
+
+
+def unread_shape_keys(f: Fields) -> tuple[Note, ...]:
+    """A warning for each key that sounds like the cache's shape, has a value that could matter, and was not used."""
+    found = [k for k, v in f.unread().items() if k not in HARMLESS and "rope" not in k and _SHAPE_WORDS.search(k) and _could_matter(v)]
+    return tuple(note("warning", "unread_shape_key", field=f.name(k)[:120], key=k[:80], value=_short(f.raw[k])) for k in found)
 
 
 def _could_matter(value: Any) -> bool:

@@ -24,3 +24,10 @@ NO_FIT = "#d9dce1"
 
 def of(code: str) -> str:
     return LEDGER.get(code, OTHER)
+
+
+# Cache kinds, alike in every chart; told apart by label and hover too.
+KINDS: dict[str, str] = {
+    "full": "#0f8a7a", "window": "#7fc2b7", "chunk": "#a8d8cf", "latent": "#47618c", "index": "#a9bedb", "state": "#e09f2d", "cross": "#b07aa1",
+    "shared": "#c7ced6", "none": "#eceef1",
+}  # fmt: skip

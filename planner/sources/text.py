@@ -85,6 +85,8 @@ def parse(data: bytes, name: str = "", *, config: bool = True) -> tuple[dict[str
     raw = _loads(text, name, repeated, odd)
     if not isinstance(raw, dict):
         raise NotAConfig("not_an_object", name=name, found=_json_type(raw))
+    if odd:
+        _open_limits(raw)
     if odd or _SURROGATE_ESCAPE.search(text):
         _refuse_odd_values(raw, name)
     if config:
@@ -165,6 +167,14 @@ def _walk(raw: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _walk(value, f"{path}[{index}]")
     else:
         yield path, raw
+
+
+def _open_limits(raw: dict[str, Any]) -> None:
+    """Published Mamba-2 files write `time_step_limit: [0.0, Infinity]`, no upper limit: the only place where Infinity means something."""
+    for section in (raw, *(v for v in raw.values() if isinstance(v, dict))):
+        limits = section.get("time_step_limit")
+        if isinstance(limits, list):
+            section["time_step_limit"] = [None if isinstance(v, _Refused) and v.literal == "Infinity" else v for v in limits]
 
 
 def _refuse_odd_values(raw: dict[str, Any], name: str) -> None:

@@ -37,6 +37,8 @@ def test_measured_caches(tokens: int) -> None:
     for r in corpus_rows("transformers_measured.csv"):
         if r["error"] or number(r, "cross_layers") or r["model_type"] == "mimo_v2_flash":
             continue
+        if r["model_type"] == "deepseek_v4" and tokens % 128:
+            continue  # a compressor's buffer between whole chunks is not in the table; test_compressed.py has it
         expected = number(r, "kv_bytes_per_token_bf16_uncapped") * tokens
         expected += min(number(r, "windowed_bytes_per_token") * tokens, number(r, "windowed_bytes_capped"))
         expected += number(r, "const_state_bytes_native_dtype") or number(r, "const_state_bytes_per_seq")

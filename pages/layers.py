@@ -1,0 +1,51 @@
+"""Layers: where are the bytes, and why does the planner think so?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import editor, errors, layer_charts, source, tables
+from planner.describe import config_of, rows_of
+from planner.errors import PlannerError
+from planner.layermap import cells, groups
+from planner.messages import render
+from planner.report.content import gap_line
+from planner.units import count
+from planner.whatif import variants
+
+current: source.Current = st.session_state["_current"]
+
+with errors.shown():
+    p = current.plan()
+    setting, s = p.setting, p.scenario
+    found = cells(p.model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
+    equal = groups(p.model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
+    st.markdown(render("page.chart.title", {"title": errors.plain(layer_charts.layer_title(equal, found, s.tokens))}))
+    st.plotly_chart(layer_charts.layer_map(found), key="layer_map", config={"displayModeBar": False}, alt=render("page.layers.map.alt"))
+    st.html(layer_charts.kind_legend(found))
+
+    st.subheader(render("page.layers.groups"), anchor=False)
+    tables.text(tables.kind_rows(equal))
+    with st.container(border=True):
+        st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
+    notes = tables.note_rows(p, current.loaded.notes)
+    if notes:
+        st.subheader(render("page.layers.why"), anchor=False)
+        st.table(notes, hide_index=True)
+
+    st.subheader(render("page.layers.whatif"), anchor=False)
+    try:
+        forms = variants(p.model, setting.kv, s.tokens, s.sequences, setting.parallel.attention_ranks)
+        q_heads = max(layer.attention.q_heads for layer in p.model.layers if layer.attention)
+        layers = sum(layer.attention is not None for layer in p.model.layers)
+        st.caption(render("page.layers.whatif.about", {"layers": count(layers), "q_heads": count(q_heads)}))
+        tables.text(tables.variant_rows(forms))
+        st.caption("\n".join(render("page.layers.caution", {"name": errors.plain(v.name), "caution": errors.plain(v.caution)}) for v in forms))
+    except PlannerError as e:
+        st.info(errors.plain(e.message))
+
+    st.subheader(render("page.layers.edit"), anchor=False)
+    try:
+        editor.draw(p.model, rows_of(p.model), config_of)
+    except PlannerError as e:
+        st.info(errors.plain(e.message))

@@ -1,0 +1,150 @@
+"""Where the decoder of a composite model stands in the file: which section, and which family reads it. Vision, audio and omni models.
+
+The sections are tried before the top: a `num_hidden_layers` beside them may belong to nothing. (transformers 5.24 get_text_config;
+vLLM 0.33 transformers_utils/config.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.cache import Cross, Rows
+from planner.errors import UnsupportedModel, UnsupportedValue
+from planner.model import LayerSpec, ModelSpec
+from planner.notes import Note, cite, note
+from planner.readers import shapes
+from planner.readers.fields import Fields
+
+# Sections that hold a language part, in the order of trial. `decoder` counts only for the types of DECODER_OF: elsewhere it may be
+# the decoder of a codec or of images.
+TEXT_SECTIONS = ("thinker_config", "text_config", "llm_config", "language_config", "language_model", "text_model")
+DECODER_OF = frozenset({"encoder-decoder", "musicgen", "musicgen_melody", "speech-encoder-decoder", "vision-encoder-decoder"})
+
+# A whole model's type, or the type of its text section -> the family whose reader knows its block. Used where the section leaves its own
+# model_type out, where the file is flat, and where the text type is a family's block under another name.
+TEXT_PART_OF: dict[str, str] = {
+    "aria": "aria_text", "aria_moe_lm": "aria_text",
+    "audioflamingo3": "qwen2",
+    "aya_vision": "cohere2", "cohere2_vision": "cohere2",
+    "blip-2": "opt", "instructblip": "opt", "instructblipvideo": "opt",
+    "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "deepseek_vl_v2": "deepseek_v2", "multi_modality": "llama", "janus": "llama",
+    "emu3_text_model": "llama",
+    "florence2": "bart", "florence2_language": "bart",
+    "fuyu": "persimmon",
+    "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
+    "glm4v": "glm4v_text", "glm4v_moe": "glm4_moe", "glm4v_moe_text": "glm4_moe",
+    "got_ocr2": "qwen2", "ovis2": "qwen2", "llava_onevision": "qwen2",
+    "granite_speech": "granite",
+    "idefics2": "mistral", "idefics3": "llama", "smolvlm": "llama",
+    "internvl": "qwen2",
+    "kimi_vl": "deepseek_v3", "kimi_k25": "deepseek_v3",
+    "lfm2_vl": "lfm2",
+    "llama4": "llama4_text",
+    "llava": "llama", "llava_next": "llama", "llava_next_video": "llama", "video_llava": "llama", "vipllava": "llama",
+    "mistral3": "mistral",
+    "mllama": "mllama_text_model",
+    "paligemma": "gemma",
+    "perception_lm": "llama", "voxtral": "llama",
+    "phi3_v": "phi3",
+    "qwen2_audio": "qwen2",
+    "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen2_5_vl": "qwen2", "qwen2_5_vl_text": "qwen2",
+    "qwen2_5_omni": "qwen2", "qwen2_5_omni_thinker": "qwen2", "qwen2_5_omni_text": "qwen2",
+    "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3", "qwen3_vl_moe": "qwen3_moe", "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_omni_moe": "qwen3_moe", "qwen3_omni_moe_thinker": "qwen3_moe", "qwen3_omni_moe_text": "qwen3_moe",
+}  # fmt: skip
+
+# Class defaults of the text part, for composite families whose published files leave keys out that equal them, the layer count
+# included: the class of the whole model really builds its text part from these (transformers 5.24, measured on llava-1.5-7b-hf and
+# Qwen2-Audio). Each one used is a note.
+_LLAMA = {"vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32, "num_attention_heads": 32,
+          "max_position_embeddings": 2048}  # fmt: skip
+_QWEN2 = {"vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32, "num_attention_heads": 32,
+          "num_key_value_heads": 32, "max_position_embeddings": 32_768}  # fmt: skip
+_MISTRAL = {"vocab_size": 32_000, "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32, "num_attention_heads": 32,
+            "num_key_value_heads": 8, "max_position_embeddings": 131_072, "sliding_window": 4096}  # fmt: skip
+CLASS_DEFAULTS: dict[str, Mapping[str, int]] = {"llama": _LLAMA, "mistral": _MISTRAL, "qwen2": _QWEN2}
+LEAVES_OUT = frozenset({
+    "idefics2", "idefics3", "llava", "llava_next", "llava_next_video", "multi_modality", "qwen2_audio", "video_llava", "vipllava",
+})  # fmt: skip
+
+# Whole models whose class ties the embeddings by default while the class of their text part does not: a file that says nothing leaves it
+# open whether the checkpoint has a head of its own, so the count of weights is an estimate.
+_TIES_BY_CLASS = frozenset({
+    "aya_vision", "cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "florence2", "glmasr", "got_ocr2", "granite_speech", "internvl", "janus",
+    "lfm2_vl", "lighton_ocr", "mistral3", "multi_modality", "ovis2", "qwen2_5_omni", "qwen2_5_omni_thinker", "qwen3_asr",
+})  # fmt: skip
+
+
+def tie_is_open(top: Fields, part: Fields, model_type: str | None) -> bool:
+    return model_type in _TIES_BY_CLASS and all(f.raw.get("tie_word_embeddings") is None for f in (top, part))
+
+
+def language_part(top: Fields, model_type: str | None, known: Collection[str]) -> tuple[Fields, str | None, tuple[Note, ...]]:
+    """The section that describes the decoder (the file itself where it is flat), the family that reads it, and notes on defaults."""
+    if model_type in known and model_type not in TEXT_PART_OF:
+        return top, model_type, ()
+    part = _descend(top, model_type)
+    if part is not top:
+        family = _family(part, known)
+        if family is None:
+            inner = part.text("model_type") or ""
+            raise UnsupportedModel("nested_unknown", field=part.name("model_type"), model_type=model_type or "", part=inner)
+        if model_type in LEAVES_OUT and family in CLASS_DEFAULTS:
+            return _with_defaults(part, family)
+        if model_type in DECODER_OF:  # said by what holds it; `with_cross` adds what it means
+            part = Fields({k: v for k, v in part.raw.items() if k != "add_cross_attention"}, part.path, part.parent)
+        return part, family, ()
+    if model_type in DECODER_OF:
+        raise UnsupportedValue("no_text_section", field="decoder", model_type=model_type)
+    if model_type in TEXT_PART_OF and model_type not in known:
+        if not top.has("num_hidden_layers"):
+            raise UnsupportedValue("no_text_section", field="text_config", model_type=model_type)
+        return top, TEXT_PART_OF[model_type], ()
+    return top, model_type, ()
+
+
+def with_cross(spec: ModelSpec, part: Fields, model_type: str | None) -> ModelSpec:
+    """A decoder of a family that also stands alone (BERT's, GPT-2) reads an encoder here: each layer keeps its keys and values as well."""
+    if model_type not in DECODER_OF or any(isinstance(kind, Cross) for kind, _ in spec.cache_groups()):
+        return spec
+
+    def crossed(layer: LayerSpec) -> LayerSpec:
+        own = layer.caches[0] if len(layer.caches) == 1 else None
+        if not isinstance(own, Rows) or own.kind != "full":
+            raise UnsupportedValue("not_a_plain_decoder", field=part.name("model_type"), value=str(part.raw.get("model_type"))[:60])
+        return replace(layer, caches=(own, Cross(heads=own.heads, k_dim=own.k_dim, v_dim=own.v_dim)))
+
+    notes = (*spec.notes, note("info", "cross_by_request", field="encoder_tokens"))
+    return replace(spec, layers=shapes.stack(len(spec.layers), lambda i: crossed(spec.layers[i])), parameters_exact=False, notes=notes)
+
+
+def _descend(f: Fields, model_type: str | None) -> Fields:
+    """The innermost language section below `f`; `f` itself where it has none."""
+    for key in TEXT_SECTIONS:
+        section = f.section(key) if key.endswith("_config") or isinstance(f.raw.get(key), dict) else None
+        if section is not None:
+            return _descend(section, section.text("model_type"))
+    if model_type in DECODER_OF:
+        return f.section("decoder") or f
+    return f
+
+
+def _family(part: Fields, known: Collection[str]) -> str | None:
+    """The family of a section: by its own type, else by the type of what holds it, innermost first."""
+    inner, holder = part.text("model_type"), part.parent
+    while inner is None and holder is not None:
+        inner, holder = holder.text("model_type"), holder.parent
+    family = TEXT_PART_OF.get(inner or "", inner)
+    if family == "deepseek_v2" and part.raw.get("use_mla") is False:  # DeepSeek-VL2-tiny, DeepSeek-OCR: V2's experts under plain attention
+        family = "deepseek"
+    return family if family in known else None
+
+
+def _with_defaults(part: Fields, family: str) -> tuple[Fields, str, tuple[Note, ...]]:
+    missing: dict[str, Any] = {k: v for k, v in CLASS_DEFAULTS[family].items() if k not in part.raw}
+    source = cite(f"transformers 5.24 models/{family}, class default")
+    notes = tuple(note("derived", "class_default", field=part.name(k), value=v, source=source) for k, v in sorted(missing.items()))
+    return Fields({**missing, **part.raw}, part.path, part.parent), family, notes
