@@ -102,6 +102,8 @@ def elements_on_rank(w: Weight, p: Parallel) -> int:
     copies = w.copies
     if w.role == "expert" and p.expert > 1:
         copies, ranks = -(-w.copies // p.expert), max(1, p.tensor // p.expert)
+    if not w.elements:
+        return 0
     one = w.elements // w.copies
     if w.parts is None or ranks == 1:
         return copies * one

@@ -48,6 +48,7 @@ def test_every_engine_and_the_number_of_readers_are_documented() -> None:
     for name in ENGINES:
         assert name in text("README.md")
     assert f"{len(READERS)} model types" in text("CHANGELOG.md")
+    assert f"{len(READERS)} model types" in text("README.md")
 
 
 def test_the_commands_of_the_readme_are_targets() -> None:

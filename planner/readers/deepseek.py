@@ -18,7 +18,10 @@ LAYERS, HIDDEN, HEADS = ("num_hidden_layers", "n_layers"), ("hidden_size", "dim"
 RANK, Q_RANK = ("kv_lora_rank", "attention_kv_lora_dim"), ("q_lora_rank", "attention_q_lora_dim")
 NOPE, ROPE, V_DIM = ("qk_nope_head_dim", "attention_qk_dim"), ("qk_rope_head_dim", "attention_qk_rope_dim"), ("v_head_dim", "attention_v_dim")
 WIDTH, EXPERT_WIDTH = ("intermediate_size", "inter_dim", "hidden_dim"), ("moe_intermediate_size", "moe_inter_dim", "expert_hidden_dim")
-EXPERTS, TOP_K = ("n_routed_experts", "num_routed_experts", "num_experts"), ("num_experts_per_tok", "num_experts_per_token", "n_activated_experts")
+EXPERTS, TOP_K = (
+    ("n_routed_experts", "num_routed_experts", "num_experts", "num_local_experts"),
+    ("num_experts_per_tok", "num_experts_per_token", "n_activated_experts"),
+)
 SHARED, DENSE = ("n_shared_experts", "num_shared_experts"), ("first_k_dense_replace", "num_dense_layers", "n_dense_layers")
 
 

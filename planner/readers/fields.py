@@ -23,6 +23,12 @@ class Fields:
         self.parent = parent
         self.seen: set[str] = set()
 
+    def variant(self, raw: dict[str, Any]) -> Fields:
+        """The same place in the file with other values, for a dialect that is read as another: what it reads counts as read here."""
+        other = Fields(raw, self.path, self.parent)
+        other.seen = self.seen
+        return other
+
     def name(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 

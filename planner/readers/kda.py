@@ -84,7 +84,9 @@ def bailing_hybrid(f: Fields) -> ModelSpec:
     """Ling and Ring 3: every `layer_group_size`-th layer is latent, with a gate a head. Files without `short_conv_kernel_size` are of the
     older kind (lightning attention) and are refused."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
-    heads, dim, width = f.need_int("num_attention_heads"), f.need_int("head_dim"), f.need_int("short_conv_kernel_size")
+    # A file that transformers wrote again has the RoPE size in `head_dim`, and the linear layers' own size beside it.
+    heads, dim = f.need_int("linear_num_heads", "num_attention_heads"), f.need_int("linear_head_dim", "head_dim")
+    width = f.need_int("short_conv_kernel_size", "linear_conv_kernel_dim")
     a = attention_of(f)
     group = f.int_or(6, "layer_group_size")
     types = shapes.layer_types(f, layers, TYPES) or [LINEAR if (i + 1) % group else FULL for i in range(layers)]

@@ -76,7 +76,7 @@ def mpt(f: Fields) -> ModelSpec:
 def jetmoe(f: Fields) -> ModelSpec:
     """JetMoE: query and output projections are experts too; the K and V of all are shared. `kv_channels` is the head size."""
     kv, top = f.need_int("num_key_value_heads", high=65_536), f.need_int("num_experts_per_tok", high=65_536)
-    inner = Fields({**f.raw, "num_attention_heads": kv * top, "q": kv * top}, f.path, f.parent)
+    inner = f.variant({**f.raw, "num_attention_heads": kv * top, "q": kv * top})
     count = inner.need_int("num_local_experts", high=65_536)
 
     def moa(hidden: int, a: Attention, m: Mlp) -> tuple[Weight, ...]:

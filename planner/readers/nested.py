@@ -95,7 +95,7 @@ def language_part(top: Fields, model_type: str | None, known: Collection[str]) -
         if model_type in LEAVES_OUT and family in CLASS_DEFAULTS:
             return _with_defaults(part, family)
         if model_type in DECODER_OF:  # said by what holds it; `with_cross` adds what it means
-            part = Fields({k: v for k, v in part.raw.items() if k != "add_cross_attention"}, part.path, part.parent)
+            part = part.variant({k: v for k, v in part.raw.items() if k != "add_cross_attention"})
         return part, family, ()
     if model_type in DECODER_OF:
         raise UnsupportedValue("no_text_section", field="decoder", model_type=model_type)
@@ -147,4 +147,4 @@ def _with_defaults(part: Fields, family: str) -> tuple[Fields, str, tuple[Note, 
     missing: dict[str, Any] = {k: v for k, v in CLASS_DEFAULTS[family].items() if k not in part.raw}
     source = cite(f"transformers 5.24 models/{family}, class default")
     notes = tuple(note("derived", "class_default", field=part.name(k), value=v, source=source) for k, v in sorted(missing.items()))
-    return Fields({**missing, **part.raw}, part.path, part.parent), family, notes
+    return part.variant({**missing, **part.raw}), family, notes

@@ -16,7 +16,7 @@ def reference(f: Fields) -> ModelSpec:
     """V4 has compress_ratios, V3.2 an indexer. A `dtype` of fp8 names the weights' format: computing and caching are in bf16."""
     fp8 = f.text("dtype") == "fp8"
     moe = f.section("moe")  # Mistral nests what its experts are
-    inner = Fields({**{k: v for k, v in f.raw.items() if not (fp8 and k == "dtype")}, **(moe.raw if moe else {})}, f.path, f.parent)
+    inner = f.variant({**{k: v for k, v in f.raw.items() if not (fp8 and k == "dtype")}, **(moe.raw if moe else {})})
     spec = deepseek_v4(inner) if f.has("compress_ratios") else read(inner, Variant(indexer=f.has("index_head_dim"), exact=moe is None))
     if not fp8:
         return spec

@@ -53,7 +53,7 @@ def internlm2(f: Fields) -> ModelSpec:
 
 def qwen(f: Fields) -> ModelSpec:
     """Qwen-1: heads of `kv_channels`, no grouping; `intermediate_size` is twice the width of the feed-forward layer."""
-    inner = Fields({**f.raw, "intermediate_size": f.need_int("intermediate_size") // 2}, f.path, f.parent)
+    inner = f.variant({**f.raw, "intermediate_size": f.need_int("intermediate_size") // 2})
     return read(inner, Block(kv="mha", head_dim=("kv_channels",), qkv_bias=True, o_bias=False))
 
 
@@ -112,4 +112,4 @@ def hunyuan_moe(f: Fields) -> ModelSpec:
 def refined_web(f: Fields) -> ModelSpec:
     """Falcon's names before it was Falcon: RefinedWebModel (7B) is multi-query, RefinedWeb (40B) has `n_head_kv` groups."""
     new = f.raw.get("model_type") == "RefinedWeb" or f.raw.get("n_head_kv") is not None
-    return gpt.falcon(Fields({**f.raw, "new_decoder_architecture": f.raw.get("new_decoder_architecture", new)}, f.path, f.parent))
+    return gpt.falcon(f.variant({**f.raw, "new_decoder_architecture": f.raw.get("new_decoder_architecture", new)}))

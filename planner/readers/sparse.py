@@ -77,7 +77,7 @@ def ernie4_5_moe(f: Fields) -> ModelSpec:
     types = ["sparse" if (i + 1) % step == 0 and start <= i <= (last or 0) else "dense" for i in range(layers)]
     bias = ("use_bias", False)
     e = Experts(count=("moe_num_experts",), top_k=("moe_k",), shared="moe_num_shared_experts", router_bias=True)
-    inner = Fields({**f.raw, "mlp_layer_types": f.raw.get("mlp_layer_types") or types}, f.path, f.parent)
+    inner = f.variant({**f.raw, "mlp_layer_types": f.raw.get("mlp_layer_types") or types})
     return read(inner, Block(kv="need", qkv_bias=bias, o_bias=bias, mlp_bias=bias, lm_head_bias=bias, tied=True, ignore=MTP, experts=e))
 
 
@@ -96,7 +96,7 @@ def laguna(f: Fields) -> ModelSpec:
 
 def by_layer_heads(f: Fields, b: Block, q: list[int], hidden: int) -> ModelSpec:
     """A block whose query heads are counted layer by layer: read once for each count, then put together."""
-    counts = {n: read(Fields({**f.raw, "num_attention_heads": n}, f.path, f.parent), b) for n in dict.fromkeys(q)}
+    counts = {n: read(f.variant({**f.raw, "num_attention_heads": n}), b) for n in dict.fromkeys(q)}
     whole = counts[q[0]]
     return replace(whole, layers=tuple(counts[n].layers[i] for i, n in enumerate(q)))
 
@@ -121,7 +121,7 @@ def cohere2_moe(f: Fields) -> ModelSpec:
         types: object = ["sliding_attention" if x else "full_attention" for x in at]
     else:
         types = f.raw["layer_types"]
-    inner = Fields({**f.raw, "layer_types": types}, f.path, f.parent)
+    inner = f.variant({**f.raw, "layer_types": types})
     e = Experts(count=("num_experts",), width=WIDE, shared="num_shared_experts", first_dense=("first_k_dense_replace",))
     width = ("prefix_dense_intermediate_size", "intermediate_size")
     return read(inner, Block(norms=1, tied=True, head_dim_default=128, windows=pattern(4096, last_of), width=width, experts=e,

@@ -74,8 +74,12 @@ def b127() -> None:
 def b135() -> None:
     for key in ("text_config", "llm_config", "language_config"):
         assert len(read_config({"model_type": "some_vlm", key: LLAMA, "vision_config": {"hidden_size": 8}}).layers) == 8
-    with pytest.raises(MissingField) as caught:  # llava-hf files leave the layers to a class default: refused, never guessed
-        read_config({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32000}})
+    # llava-hf files are written as differences from LlamaConfig: what they leave out equals its defaults, and each one used is a note.
+    llava = read_config({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32000}})
+    assert len(llava.layers) == 32
+    assert "text_config.num_hidden_layers" in {n.field for n in llava.notes if n.level == "derived"}
+    with pytest.raises(MissingField) as caught:  # any other model that leaves its layers out is refused
+        read_config({"model_type": "some_vlm", "text_config": {"model_type": "llama", "vocab_size": 32000}})
     assert caught.value.field == "text_config.num_hidden_layers"
 
 

@@ -115,7 +115,8 @@ def test_refused_with_the_key(name: str, change: dict[str, Any], error: type[Con
     with pytest.raises(error) as caught:
         read_config(config(name, **change))
     assert caught.value.field == field
-    assert caught.value.message and caught.value.hint
+    assert caught.value.message
+    assert caught.value.hint
 
 
 def test_a_gemma4_layer_that_shares_names_its_lender() -> None:

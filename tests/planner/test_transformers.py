@@ -19,7 +19,7 @@ FAMILIES = frozenset(
     "llama mistral mixtral qwen2 qwen3 qwen3_moe gemma gemma2 gemma3 gemma3_text phi3 falcon gpt2 gpt_bigcode opt bloom gpt_neox deepseek_v2 "
     "deepseek_v3 kimi_k2 minicpm3 gpt_oss qwen3_next llama4".split()
 )
-ANSWERED_AT_LEAST, PARAMETERS_AT_LEAST = 85, 78
+ANSWERED_AT_LEAST, PARAMETERS_AT_LEAST = 130, 130
 
 
 def number(row: dict[str, str], key: str) -> int:

@@ -143,7 +143,7 @@ def test_another_version_is_answered_with_a_note() -> None:
     assert version_tuple("v0.33.0rc1") == (0, 33, 0)
 
 
-ANSWERED_AT_LEAST = 300
+ANSWERED_AT_LEAST = 460
 GPUS = {"H100 stub SM9.0": "H100 SXM", "stub SM8.0": "A100 SXM 80GB", "stub SM10.0": "B200 SXM"}
 
 
