@@ -130,6 +130,7 @@ _PLANNER: dict[str, str] = {
     "note.indexer_on_layers": "{layers} of {of} layers own an indexer and keep its key; the others reuse its choice.",
     "note.position_counter": "transformers keeps {bytes} bytes more a batch: a counter of positions.",
     "note.unverified": "The type {model_type} is not in the table: read as a plain decoder because every key is known to be harmless. Unverified.",
+    "note.left_out": "The file leaves out {keys}; the family's own rule or default answers for it.",
     "note.unread_shape_key": "The file has {key} (= {value}), which this family's rule does not use. If it shapes the cache, the plan is wrong: edit the layers.",
     "note.declared_harmless": "Declared harmless by you.",
     "note.cross_fixed": "Each request keeps the encoder's keys and values of {tokens} positions, whatever its length.",

@@ -45,7 +45,7 @@ from planner.readers import (
     zamba,
 )
 from planner.readers.fields import Fields
-from planner.readers.generic import generic, unread_shape_keys
+from planner.readers.generic import generic, left_out, unread_shape_keys
 from planner.readers.nested import language_part, tie_is_open, with_cross
 
 Reader = Callable[[Fields], ModelSpec]
@@ -291,7 +291,7 @@ def read_config(raw: dict[str, Any], name: str = "", *, harmless: Collection[str
     reader = READERS.get(inner_type or "")
     spec = reader(part) if reader else generic(part, inner_type, frozenset(harmless))
     spec = with_cross(spec, part, model_type)
-    notes = read_notes + spec.notes + (unread_shape_keys(part) if reader else ())
+    notes = read_notes + spec.notes + left_out(part) + (unread_shape_keys(part) if reader else ())
     if part is not top or inner_type != model_type:
         notes = (note("info", "language_part", field=part.path or "model_type", model_type=model_type or "", part=inner_type or ""), *notes)
     exact = spec.parameters_exact and not tie_is_open(top, part, model_type)

@@ -22,19 +22,19 @@ class Fields:
         self.path = path
         self.parent = parent
         self.seen: set[str] = set()
+        self.absent: dict[str, None] = {}  # keys that a reader asked for and the file leaves out, in order
 
     def variant(self, raw: dict[str, Any]) -> Fields:
         """The same place in the file with other values, for a dialect that is read as another: what it reads counts as read here."""
         other = Fields(raw, self.path, self.parent)
-        other.seen = self.seen
+        other.seen, other.absent = self.seen, self.absent
         return other
 
     def name(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key
 
     def has(self, key: str) -> bool:
-        self.seen.add(key)
-        return self.raw.get(key) is not None
+        return self.value(key)[1] is not None
 
     def value(self, *keys: str) -> tuple[str, Any]:
         """The first key that is present and not null, with its value; ("", None) where there is none."""
@@ -42,6 +42,7 @@ class Fields:
         for key in keys:
             if self.raw.get(key) is not None:
                 return key, self.raw[key]
+        self.absent |= dict.fromkeys(keys[:1])
         return "", None
 
     def ignore(self, *keys: str) -> None:

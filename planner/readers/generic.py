@@ -100,13 +100,27 @@ def _plain_decoder_only(f: Fields, model_type: str | None, harmless: Collection[
 
 
 # Words in a key that speak of the cache's shape. A family's reader that leaves such a key unread says so.
-_SHAPE_WORDS = re.compile(r"window|pattern|period|interval|kv_lora|compress|kv_head|kv_shar|shared_kv|types$|block_config|multi_query|cross")
+_SHAPE_WORDS = re.compile(r"window|pattern|period|interval|kv_lora|compress|kv_head|key_value|kv_shar|shared_kv|types$|block_config|multi_query|cross")
 
 
 def unread_shape_keys(f: Fields) -> tuple[Note, ...]:
     """A warning for each key that sounds like the cache's shape, has a value that could matter, and was not used."""
     found = [k for k, v in f.unread().items() if k not in HARMLESS and "rope" not in k and _SHAPE_WORDS.search(k) and _could_matter(v)]
     return tuple(note("warning", "unread_shape_key", field=f.name(k)[:120], key=k[:80], value=_short(f.raw[k])) for k in found)
+
+
+# Keys whose absence a family answers with a rule or a default of its own, as far as the cache depends on them.
+_SHAPE_OF_CACHE = re.compile(
+    r"head|kv|window|layer|state|conv|mamba|ssm|rank|pattern|period|offset|chunk|compress|index|group|types|expand|interval|repeat|cross|intermediate_size|attention_config|attention_other|k_eq_v"
+)
+_NOT_OF_CACHE = re.compile(r"norm|bias|moe|expert|lm_head|mlp|dense|shared_inter|drop|gate|sparse_step|tie")
+
+
+def left_out(f: Fields) -> tuple[Note, ...]:
+    """One note that names what the file leaves out of the cache's shape: the family's own rule answers for it."""
+    keys = [f.name(k) for k in f.absent if k not in f.raw or f.raw[k] is None]
+    keys = [k for k in keys if _SHAPE_OF_CACHE.search(k) and not _NOT_OF_CACHE.search(k)]
+    return (note("derived", "left_out", field=keys[0], keys=", ".join(keys)[:400]),) if keys else ()
 
 
 def _could_matter(value: Any) -> bool:

@@ -54,7 +54,7 @@ def dbrx(f: Fields) -> ModelSpec:
     }
     e = Experts(count=("moe_num_experts",), top_k=("moe_top_k",), width=("ffn_hidden_size",))
     # A `num_key_value_heads` beside the section is an alias that transformers writes; the section is what the model is built from.
-    return read(Fields(flat, f.path, f.parent), Block(layers=("n_layers",), hidden=("d_model",), q_heads=("n_heads",), kv_heads=("kv_n_heads",), kv="need",
+    return read(f.variant(flat), Block(layers=("n_layers",), hidden=("d_model",), q_heads=("n_heads",), kv_heads=("kv_n_heads",), kv="need",
                                                       qkv_bias=False, o_bias=False, experts=e, ignore=("attn_config", "num_key_value_heads")))  # fmt: skip
 
 

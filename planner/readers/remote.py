@@ -78,7 +78,7 @@ def chatglm(f: Fields) -> ModelSpec:
         exact=not first,
         ignore=("multi_query_attention", "multi_query_group_num"),
     )
-    return read(Fields(raw, f.path, f.parent), block)
+    return read(f.variant(raw), block)
 
 
 def hunyuan_moe(f: Fields) -> ModelSpec:
@@ -96,7 +96,7 @@ def hunyuan_moe(f: Fields) -> ModelSpec:
         return read(f, dense)
     if f.flag("use_mla"):
         raise UnsupportedValue("foreign_key", field=f.name("use_mla"), value="true")
-    flat = Fields(raw, f.path, f.parent)
+    flat = f.variant(raw)
     raw["shared_width"] = flat.need_int("intermediate_size") * flat.int_or(1, "num_shared_expert", low=0, high=65_536)
     e = Experts(count=("num_experts",), top_k=("moe_topk",), width=("moe_intermediate_size", "intermediate_size"), shared_width="shared_width",
                 first_dense=("moe_layer_num_skipped",))  # fmt: skip

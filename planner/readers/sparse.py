@@ -104,7 +104,7 @@ def by_layer_heads(f: Fields, b: Block, q: list[int], hidden: int) -> ModelSpec:
 def flint(f: Fields) -> ModelSpec:
     """Full attention on the first two layers, every fourth after them and the last; the first two feed-forward layers dense by default."""
     raw = f.raw if f.raw.get("mlp_only_layers") is not None else {**f.raw, "mlp_only_layers": [0, 1]}
-    return read(Fields(raw, f.path, f.parent), Block(kv="need", head_dim_default=128, head_norms=True, sinks=True,
+    return read(f.variant(raw), Block(kv="need", head_dim_default=128, head_norms=True, sinks=True,
                                                      windows=pattern(513, lambda i, n, step: i < 2 or i % step == 1 or i == n - 1),
                                                      experts=Experts(shared_width="shared_expert_intermediate_size")))  # fmt: skip
 

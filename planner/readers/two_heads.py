@@ -39,7 +39,7 @@ def mimo_v2(f: Fields) -> ModelSpec:
     sparse = f.list_of("moe_layer_freq", int, layers)
     raw = {**f.raw, "mlp_layer_types": ["sparse" if s else "dense" for s in sparse]} if sparse and f.raw.get("mlp_layer_types") is None else f.raw
     e = Experts(count=("n_routed_experts",), shared="n_shared_experts", first_dense_default=1)
-    each, bias = mlps(Fields(raw, f.path, f.parent), layers, e), f.flag("attention_bias")
+    each, bias = mlps(f.variant(raw), layers, e), f.flag("attention_bias")
     sinks = {WINDOW: f.flag("add_swa_attention_sink_bias", True), FULL: f.flag("add_full_attention_sink_bias")}
 
     def build(i: int) -> LayerSpec:
@@ -85,7 +85,7 @@ def step3(f: Fields) -> ModelSpec:
     )
     e = Experts(count=("moe_num_experts", "n_routed_experts", "num_experts"), top_k=("moe_top_k", "num_experts_per_tok"), shared_width="share_expert_dim")
     raw = {**f.raw, "mlp_layer_types": ["sparse" if i in sparse else "dense" for i in range(layers)]}
-    each = mlps(Fields(raw, f.path, f.parent), layers, e)
+    each = mlps(f.variant(raw), layers, e)
 
     def build(i: int) -> LayerSpec:
         a = near if types[i] == WINDOW else full
