@@ -16,28 +16,36 @@ from planner.whatif import variants
 current: source.Current = st.session_state["_current"]
 
 with errors.shown():
-    p = current.plan()
-    setting, s = p.setting, p.scenario
-    found = cells(p.model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
-    equal = groups(p.model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
+    model, s = current.model, current.scenario
+    foot = current.by_architecture()  # the map stands also where the chosen engine cannot run the model
+    setting = foot.setting
+    found = cells(model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
+    equal = groups(model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
     st.markdown(render("page.chart.title", {"title": errors.plain(layer_charts.layer_title(equal, found, s.tokens))}))
     st.plotly_chart(layer_charts.layer_map(found), key="layer_map", config={"displayModeBar": False}, alt=render("page.layers.map.alt"))
     st.html(layer_charts.kind_legend(found))
 
     st.subheader(render("page.layers.groups"), anchor=False)
     tables.text(tables.kind_rows(equal))
+    notes = (*current.loaded.notes, *model.notes)
     with st.container(border=True):
-        st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
-    notes = tables.note_rows(p, current.loaded.notes)
-    if notes:
+        st.text("\n".join(line.text for line in foot.formula))
+        try:
+            p = current.plan()
+            st.text(gap_line(p))
+            notes = (*current.loaded.notes, *p.notes)
+        except PlannerError as e:
+            st.info(errors.plain(e.message))
+    rows = tables.note_rows(notes)
+    if rows:
         st.subheader(render("page.layers.why"), anchor=False)
-        st.table(notes, hide_index=True)
+        st.table(rows, hide_index=True)
 
     st.subheader(render("page.layers.whatif"), anchor=False)
     try:
-        forms = variants(p.model, setting.kv, s.tokens, s.sequences, setting.parallel.attention_ranks)
-        q_heads = max(layer.attention.q_heads for layer in p.model.layers if layer.attention)
-        layers = sum(layer.attention is not None for layer in p.model.layers)
+        forms = variants(model, setting.kv, s.tokens, s.sequences, max(1, s.tp or s.gpus))
+        q_heads = max(layer.attention.q_heads for layer in model.layers if layer.attention)
+        layers = sum(layer.attention is not None for layer in model.layers)
         st.caption(render("page.layers.whatif.about", {"layers": count(layers), "q_heads": count(q_heads)}))
         tables.text(tables.variant_rows(forms))
         st.caption("\n".join(render("page.layers.caution", {"name": errors.plain(v.name), "caution": errors.plain(v.caution)}) for v in forms))
@@ -46,6 +54,6 @@ with errors.shown():
 
     st.subheader(render("page.layers.edit"), anchor=False)
     try:
-        editor.draw(p.model, rows_of(p.model), config_of)
+        editor.draw(model, rows_of(model), config_of)
     except PlannerError as e:
         st.info(errors.plain(e.message))

@@ -50,7 +50,7 @@ with errors.shown():
     tables.text(tables.ledger_rows(p))
     st.subheader(render("page.groups"), anchor=False)
     tables.text(tables.group_rows(p.model))
-    notes = tables.note_rows(p, current.loaded.notes)
+    notes = tables.note_rows((*current.loaded.notes, *p.notes))
     if notes:
         st.subheader(render("page.notes"), anchor=False)
         st.table(notes, hide_index=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
@@ -14,7 +14,7 @@ import streamlit as st
 from pages.parts import state
 from pages.parts.errors import caught
 from planner.api import model_of
-from planner.capacity import CapacityPlan, plan
+from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.model import ModelSpec
@@ -46,6 +46,10 @@ class Current:
 
     def plan(self) -> CapacityPlan:
         return plan(self.model, find(self.scenario.gpu) if self.scenario.gpu else None, self.scenario)
+
+    def by_architecture(self) -> Footprint:
+        """The load's bytes with no engine, which every model that was read has."""
+        return measure(self.model, None, replace(self.scenario, engine="architecture"))
 
 
 def leave_own() -> None:

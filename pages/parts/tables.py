@@ -130,9 +130,8 @@ def error_text(e: PlannerError) -> str:
     return render("page.file_error", {"field": e.field, "message": e.message}) if e.field and e.field not in e.message else e.message
 
 
-def note_rows(p: CapacityPlan, extra: Iterable[Note] = ()) -> list[Row]:
+def note_rows(notes: Iterable[Note]) -> list[Row]:
     """For st.table, which wraps long texts; hence escaped."""
-    notes = (*extra, *p.notes)
     labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field", "source")}
     rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in notes]
     used = [c for c in labels if any(row[c] for row in rows)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.conftest import CONFIGS
 from tests.pages.conftest import fresh
 
 
@@ -47,3 +48,13 @@ def test_a_refused_config_can_be_finished_by_hand() -> None:
     at.button(key="apply_refused").click().run()
     assert not at.error
     assert json.loads(at.session_state["paste"])["layer_rows"][0]["layers"] == 4
+
+
+def test_the_map_stands_where_the_engine_refuses() -> None:
+    config = json.loads((CONFIGS / "nemotron_h.json").read_text())
+    at = fresh()
+    at.text_area(key="paste").set_value(json.dumps(config)).run()
+    at.switch_page("layers.py").run()
+    assert not at.exception
+    assert "| state |" in " ".join(m.value for m in at.markdown)
+    assert "vllm" in " ".join(i.value for i in at.info)
