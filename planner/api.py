@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.cache import Cross, Kind, Rows, State
@@ -15,7 +16,7 @@ from planner.notes import Note
 from planner.readers import read_config
 from planner.scenario import Scenario, from_options
 from planner.sources import Loaded, load
-from planner.weights import parameters
+from planner.weights import parameters, stored_bytes
 
 # Options of a request that are not part of a Scenario.
 _REQUEST_ONLY = ("command", "source", "remedies", "harmless")
@@ -48,7 +49,7 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
         elif command == "plan":
             s = from_options(chosen, _plan_base(source, model, chosen))
             hardware = find(s.gpu) if s.gpu else None
-            out = plan_json(plan(model, hardware, s), remedies=bool(options.get("remedies")))
+            out = plan_json(plan(model, hardware, with_stored_weights(s, loaded.provenance)), remedies=bool(options.get("remedies")))
         else:
             raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
     notes = [n.to_json() for n in loaded.notes]
@@ -63,7 +64,14 @@ def planned(source: str, options: Mapping[str, Any]) -> tuple[Loaded, CapacityPl
     model = model_of(loaded, tuple(str(k) for k in options.get("harmless") or ()))
     chosen = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
     s = from_options(chosen, _plan_base(source, model, chosen))
-    return loaded, plan(model, find(s.gpu) if s.gpu else None, s)
+    return loaded, plan(model, find(s.gpu) if s.gpu else None, with_stored_weights(s, loaded.provenance))
+
+
+def with_stored_weights(s: Scenario, provenance: Mapping[str, Any]) -> Scenario:
+    """The same choices with the weights' stored bytes, where the hub told them and nothing else was asked for."""
+    if s.weight_bytes is not None or s.weight_dtype is not None:
+        return s
+    return replace(s, weight_bytes=stored_bytes(provenance.get("safetensors_parameters")))
 
 
 def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scenario:

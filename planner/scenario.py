@@ -49,6 +49,7 @@ OPTIONS: dict[str, Option] = {
     "block_size": Option(kind="int", high=65_536),
     "memory_fraction": Option(kind="fraction"),
     "kv_memory": Option(kind="bytes"),
+    "weight_bytes": Option(kind="bytes"),
     "max_model_len": Option(kind="int", high=MAX_TOKENS),
     "max_num_seqs": Option(kind="int", high=MAX_SEQUENCES),
     "max_num_batched_tokens": Option(kind="int", high=MAX_TOKENS),
@@ -82,6 +83,7 @@ class Scenario:
     block_size: int | None = None
     memory_fraction: float | None = None
     kv_memory: int | None = None
+    weight_bytes: int | None = None
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None

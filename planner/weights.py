@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from planner.dtypes import DTYPES, DType
 from planner.model import ModelSpec, Weight
@@ -57,6 +58,21 @@ _METHODS = {
     "fp8": "fp8", "fbgemm_fp8": "fp8", "compressed-tensors": "", "modelopt": "fp8", "modelopt_fp4": "nvfp4", "NVFP4": "nvfp4", "FP8": "fp8", "nvfp4": "nvfp4",
     "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4", "bitsandbytes": "", "int8": "int8",
 }  # fmt: skip
+
+
+# The names that safetensors headers give to dtypes, bytes an element.
+_HEADER_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "U16": 2, "U32": 4, "U64": 8, "BOOL": 1,
+    "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
+}  # fmt: skip
+
+
+def stored_bytes(elements_by_dtype: Mapping[str, Any] | None) -> int | None:
+    """Bytes of all tensors by a hub's summary of the safetensors headers ({"BF16": n, "F32": m}); None where a dtype is not known."""
+    counts = elements_by_dtype or {}
+    if not counts or any(d not in _HEADER_BYTES or not isinstance(n, int) or isinstance(n, bool) or n < 0 for d, n in counts.items()):
+        return None
+    return sum(_HEADER_BYTES[d] * n for d, n in counts.items()) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import streamlit as st
 
 from pages.parts import state
 from pages.parts.errors import caught
-from planner.api import model_of
+from planner.api import model_of, with_stored_weights
 from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.errors import PlannerError
 from planner.hardware import find
@@ -45,7 +45,8 @@ class Current:
     model: ModelSpec
 
     def plan(self) -> CapacityPlan:
-        return plan(self.model, find(self.scenario.gpu) if self.scenario.gpu else None, self.scenario)
+        chosen = with_stored_weights(self.scenario, self.loaded.provenance)
+        return plan(self.model, find(chosen.gpu) if chosen.gpu else None, chosen)
 
     def by_architecture(self) -> Footprint:
         """The load's bytes with no engine, which every model that was read has."""

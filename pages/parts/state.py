@@ -18,7 +18,7 @@ from planner.messages import render
 from planner.scenario import OPTIONS, Scenario, from_options
 
 AUTO = "auto"
-TEXTS = ("kv_memory", "engine_version")
+TEXTS = ("kv_memory", "weight_bytes", "engine_version")
 CARRIED = ("prompt", "output")
 MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", *CARRIED)
 DEFAULTS = Scenario()

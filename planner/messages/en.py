@@ -150,6 +150,7 @@ _PLANNER: dict[str, str] = {
     # -- ledger, gap, formula -----------------------------------------------------------------------------------------
     "ledger.driver_gap": "Not visible to the framework",
     "ledger.outside_budget": "Outside the engine's share ({fraction})",
+    "ledger.weights_given": "Weights, by their stored size",
     "ledger.weights": "Weights ({stored})",
     "ledger.activation": "Activation peak",
     "ledger.non_torch": "Context and communication buffers",
@@ -222,6 +223,7 @@ _PLANNER: dict[str, str] = {
     "option.block_size": "tokens a block",
     "option.memory_fraction": "share of the device's memory for the engine",
     "option.kv_memory": "the KV pool of one rank, instead of a budget from the GPU",
+    "option.weight_bytes": "stored size of all weights (the sum of the files), instead of a figure from the shapes",
     "option.max_model_len": "largest length the engine is started with; default: the model's limit",
     "option.max_num_seqs": "most sequences at once; default: the engine's",
     "option.max_num_batched_tokens": "tokens in one scheduler step; default: the engine's",

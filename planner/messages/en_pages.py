@@ -15,6 +15,7 @@ _INPUTS = {
     "dp_attention": ("Data-parallel attention", "Attention groups inside the tensor ranks; each serves its own requests."),
     "ep": ("Expert parallel", "Ranks over which whole experts are spread."),
     "memory_fraction": ("Memory fraction", "Share of the device's memory for the engine; empty: its default."),
+    "weight_bytes": ("Stored weights", "Sum of the weight files, like 16 GB, instead of a figure from the shapes. A hub model fills it in by its headers."),
     "kv_memory": ("KV pool of a rank", "Replaces the budget, as an engine's log prints it: 40GiB, or bytes. Empty: from the GPU."),
     "block_size": ("Block size", "Tokens a block; empty: the engine's default."),
     "max_model_len": ("Largest length", "Length the engine is started with; empty: the model's limit."),

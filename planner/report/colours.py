@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LEDGER: dict[str, str] = {
     "weights": "#47618c",
+    "weights_given": "#47618c",
     "activation": "#7f9ac4",
     "cuda_graphs": "#a9bedb",
     "non_torch": "#8b95a5",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.api import answer, with_stored_weights
 from planner.cache import Rows
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.architecture import ideal_term
@@ -12,8 +13,9 @@ from planner.errors import InvalidInput
 from planner.model import Weight
 from planner.parallel import Parallel
 from planner.readers import read_config
+from planner.scenario import Scenario
 from planner.sources import load
-from planner.weights import WeightFormat, bytes_on_rank, elements_on_rank
+from planner.weights import WeightFormat, bytes_on_rank, elements_on_rank, stored_bytes
 
 BF16 = WeightFormat(matrix=DTYPES["bf16"], rest=DTYPES["bf16"], kind="derived")
 
@@ -91,3 +93,36 @@ def test_degrees_that_do_not_divide(options: dict[str, int], field: str) -> None
     with pytest.raises(InvalidInput) as caught:
         Parallel(**options)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("elements", "bytes_"),
+    [
+        ({"BF16": 8192, "F32": 64}, 8192 * 2 + 64 * 4),
+        ({"F8_E4M3": 1000, "F32": 10, "BF16": 5}, 1050),
+        ({"I32": 7, "F16": 2}, 32),  # a packed 4-bit model: words and scales, as they are stored
+        ({"F4_NEW": 5}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_stored_bytes_by_the_headers(elements: dict[str, int] | None, bytes_: int | None) -> None:
+    assert stored_bytes(elements) == bytes_
+
+
+def test_given_weights_are_exact_on_one_rank_and_shared_out_on_many() -> None:
+    given = 16_000_000_001
+    one = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "weight_bytes": given, "tokens": 8192})
+    assert one["weights_bytes_per_rank"] == [given]
+    assert all(i["holds"] for i in one["identities"])
+    eight = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "weight_bytes": given, "tokens": 8192, "tp": 8, "gpus": 8})
+    assert given // 8 <= eight["weights_bytes_per_rank"][0] <= given // 8 * 1.01  # norms are on every rank
+    assert {line["code"] for line in eight["rank_ledgers"][0]} >= {"weights_given"}
+
+
+def test_a_hubs_headers_become_the_weights_line() -> None:
+    s = with_stored_weights(Scenario(), {"safetensors_parameters": {"BF16": 10, "F32": 1}})
+    assert s.weight_bytes == 24
+    assert with_stored_weights(Scenario(weight_dtype="fp8"), {"safetensors_parameters": {"BF16": 10}}).weight_bytes is None
+    assert with_stored_weights(Scenario(weight_bytes=7), {"safetensors_parameters": {"BF16": 10}}).weight_bytes == 7
+    assert with_stored_weights(Scenario(), {}).weight_bytes is None
