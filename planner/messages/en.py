@@ -119,7 +119,7 @@ _PLANNER: dict[str, str] = {
     "note.window_switched_off": "The file's window of {window} tokens is switched off by use_sliding_window.",
     "note.layer_types_overruled": "layer_types names windowed layers, but use_sliding_window is false: all layers keep everything.",
     "note.window_on_layers": "A window of {window} tokens holds on {layers} layers.",
-    "note.window_pattern": "Every layer but each {step}. is windowed ({window} tokens on {layers} layers).",
+    "note.window_pattern": "One layer in {step} is full; the other {layers} keep a window of {window} tokens.",
     "note.head_dim_explicit": "head_dim is {head_dim} by the file; hidden / heads would be {divided}.",
     "note.layers_share": "{layers} layers read the cache of an earlier layer; {own} keep one of their own.",
     "note.sharing_not_used": "The file shares K and V between layers ({factor} to one), but the engines keep every layer's own.",
