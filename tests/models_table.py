@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections import defaultdict
+from types import ModuleType
 
 from planner.readers import READERS, read_config
 from tests.conftest import ROOT, small_configs
@@ -30,15 +32,26 @@ def table() -> str:
              "Any other type is read only if every key of its config is known to leave the cache alone, and is then marked unverified.", "",
              "| model_type | keeps | reader | rule | tested configs |", "|---|---|---|---|---|"]  # fmt: skip
     for model_type, reader in sorted(READERS.items()):
-        where = f"{inspect.getmodule(reader).__name__.rsplit('.', 1)[-1]}.{getattr(reader, '__name__', 'row')}"  # type: ignore[union-attr]
+        module, name = _place(reader)
+        where = f"{module.__name__.rsplit('.', 1)[-1]}.{name}"
         keeps, configs = ", ".join(sorted(kinds[model_type])), ", ".join(tested[model_type])
-        lines.append(f"| {model_type} | {keeps} | `{where}` | {_rule(reader)} | {configs} |")
+        lines.append(f"| {model_type} | {keeps} | `{where}` | {_rule(reader, module)} | {configs} |")
     return "\n".join(lines) + "\n"
 
 
-def _rule(reader: object) -> str:
+def _place(reader: object) -> tuple[ModuleType, str]:
+    """The module that holds the reader, and its name there: a function, or a family's record made into one."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("planner.readers."):
+            for attribute, value in vars(module).items():
+                if value is reader and getattr(value, "__module__", name) in (name, "functools"):
+                    return module, attribute
+    raise LookupError(reader)
+
+
+def _rule(reader: object, module: ModuleType) -> str:
     """The first sentence of the reader's docstring, else of its module's."""
-    text = inspect.getdoc(reader) or inspect.getdoc(inspect.getmodule(reader)) or ""
+    text = (inspect.getdoc(reader) if inspect.isfunction(reader) else "") or inspect.getdoc(module) or ""
     first = re.split(r"(?<=[.])\s", " ".join(text.split()), maxsplit=1)[0]
     return first.replace("|", "\\|")
 
