@@ -133,6 +133,14 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_one_config_needs_few_of_the_readers() -> None:
+    code = (
+        f"import sys, planner.__main__ as m; m.main(['read', {LLAMA!r}, '--json'])\nsys.exit(len([m for m in sys.modules if m.startswith('planner.readers.')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert 0 < done.returncode <= 12
+
+
 def test_plain_text_and_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["plan", LLAMA]) == 0
     assert "GiB" in capsys.readouterr().out

@@ -37,6 +37,10 @@ def test_the_cache_of_each_family(name: str) -> None:
     assert engine_bytes(config, "transformers") == transformers
 
 
+def test_every_row_of_the_table_names_a_reader() -> None:
+    assert all(callable(READERS[model_type]) for model_type in READERS)
+
+
 def test_every_config_has_an_expectation_and_every_reader_a_config() -> None:
     assert {p.stem for p in CONFIGS.glob("*.json")} == set(EXPECTED)
     covered = {c["model_type"] for _, c in small_configs()} | {c["text_config"]["model_type"] for _, c in small_configs() if "text_config" in c}
