@@ -26,6 +26,8 @@ class FormulaLine:
     @property
     def text(self) -> str:
         numbers = {k: _counted(k, v) if k in COUNTED else count(v) if isinstance(v, int) else v for k, v in self.args}
+        if "limited_by" in numbers:  # the tokens of a row that stopped growing, with what stopped it
+            numbers["tokens"] = render("count.limited", {"counted": numbers["tokens"], "limit": numbers["limited_by"]})
         return render(f"formula.{self.code}", numbers | {"total": gib(self.bytes)})
 
 
@@ -46,7 +48,7 @@ def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: 
             else:
                 code = "kv" if kind.k_dim == kind.v_dim else "kv_uneven"
             if kind.limit_tokens is not None and tokens > kind.limit_tokens:
-                code += f"_{kind.kind}"
+                args["limited_by"] = "window" if kind.window is not None else "chunk"
         elif isinstance(kind, Cross):
             code, args = "cross", args | {"heads": kind.heads, "k_dim": kind.k_dim}
         else:

@@ -11,8 +11,6 @@ from planner.dtypes import KvLayout
 from planner.errors import InvalidInput, UnsupportedModel
 from planner.model import LayerSpec, ModelSpec
 
-ENGINE = "probe"
-
 
 def cache_of(layer: LayerSpec, index: int) -> Rows | None:
     """The one cache that the probe keeps for `layer`; None: it keeps nothing. Raises UnsupportedModel for kinds it cannot run."""

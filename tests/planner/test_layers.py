@@ -100,3 +100,13 @@ def test_what_if_knows_the_own_form_of_mla() -> None:
     assert [(v.code, v.elements) for v in forms if v.own] == [("mla", 576)]
     assert next(v for v in forms if v.code == "mha").elements == 2 * 128 * 128
     assert all(v.caution and v.name for v in forms)
+
+
+@pytest.mark.parametrize("kind", ["window", "chunk"])
+@pytest.mark.parametrize("v_dim", [64, 32])
+def test_every_limited_row_has_its_formula(kind: str, v_dim: int) -> None:
+    rows = [{"layers": 2, "kind": kind, "kv_heads": 4, "k_dim": 64, "v_dim": v_dim, "window": 128}]
+    m = read_config({"model_type": "kvledger_layers", "hidden_size": 64, "vocab_size": 100, "layer_rows": rows})
+    (line,) = measure(m, None, Scenario(engine="architecture", tokens=1000, sequences=1)).formula
+    assert f"128 tokens ({kind})" in line.text
+    assert line.bytes == 2 * 4 * (64 + v_dim) * 128 * 2
