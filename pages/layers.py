@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.parts import editor, errors, layer_charts, source, tables
+from planner.capacity import drafting
 from planner.describe import config_of, rows_of
 from planner.errors import PlannerError
 from planner.layermap import cells, groups
@@ -16,7 +17,8 @@ from planner.whatif import variants
 current: source.Current = st.session_state["_current"]
 
 with errors.shown():
-    model, s = current.model, current.scenario
+    s = current.scenario
+    model = drafting(current.model, s)
     foot = current.by_architecture()  # the map stands also where the chosen engine cannot run the model
     setting = foot.setting
     found = cells(model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
@@ -54,6 +56,6 @@ with errors.shown():
 
     st.subheader(render("page.layers.edit"), anchor=False)
     try:
-        editor.draw(model, rows_of(model), config_of)
+        editor.draw(current.model, rows_of(current.model), config_of)
     except PlannerError as e:
         st.info(errors.plain(e.message))

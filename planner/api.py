@@ -101,6 +101,7 @@ def read_json(model: ModelSpec) -> dict[str, Any]:
         "max_context_tokens": model.max_context_tokens,
         "tied_embeddings": model.tied_embeddings,
         "parameters": {"total": p.total, "active": p.active, "embedding": p.embedding, "routed_experts": p.routed_experts, "estimated": not p.exact},
+        "draft_layers": [[kind_json(k) for k in layer.caches] for layer in model.draft_layers],
         "layers": [{"index": i, "caches": [kind_json(k) for k in layer.caches], "shares_with": layer.shares_with} for i, layer in enumerate(model.layers)],
         "groups": [{**kind_json(k), "layers": len(where), "indices": list(where)} for k, where in model.cache_groups()],
         "notes": notes_json(model.notes),

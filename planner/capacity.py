@@ -134,6 +134,7 @@ class CapacityPlan:
 def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences: int | None = None) -> Footprint:
     """Bytes of `s.sequences` (or of one replica's `sequences`) sequences of `s.tokens` tokens, by architecture and by engine."""
     e = engine(s.engine)
+    model = drafting(model, s)
     setting = e.settle(model, hardware, s)
     allocation = e.allocate(model, setting)
     n = s.sequences if sequences is None else sequences
@@ -167,6 +168,15 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
     )
 
 
+def drafting(model: ModelSpec, s: Scenario) -> ModelSpec:
+    """The model as it runs: with its draft layers where the user speculates, without them otherwise. None in the file: InvalidInput."""
+    if not s.num_speculative_tokens:
+        return model.resting()
+    if not model.drafts and not model.draft_layers:
+        raise InvalidInput("no_draft_layers", field="num_speculative_tokens", model_type=model.model_type)
+    return model.speculating()
+
+
 def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident") -> list[int]:
     """Bytes on each tensor rank of a stage."""
     counts = setting.parallel.spread(sequences)
@@ -190,6 +200,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     """One plan. `hardware` may be None only with `kv_memory`. Raises InvalidInput for combinations that no engine runs."""
     if hardware is None and s.kv_memory is None:
         raise InvalidInput("no_device", field="gpu")
+    model = drafting(model, s)
     e = engine(s.engine)
     setting = e.settle(model, hardware, s)
     n_replicas = replicas(s, setting.parallel)
@@ -277,7 +288,7 @@ def _ledger(
 ) -> tuple[LedgerLine, ...]:
     """Lines of one rank: before the pool, the load's own rows, what blocks and groups add, what is free, the rest below a block.
     Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
-    layers = setting.parallel.stage_layers(len(model.layers))[stage]
+    layers = setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
     rows = sum(p.bytes(sequences, tokens) for p in ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers,
                                                                 encoder_tokens=setting.encoder_tokens))  # fmt: skip
     remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
@@ -294,7 +305,7 @@ def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tupl
     """Architecture bytes to engine bytes: copies over ranks, then windows, blocks and groups, then the null blocks."""
     setting = foot.setting
     shared, null = 0, 0
-    for layers, pools in zip(setting.parallel.stage_layers(len(model.layers)), foot.allocation.stages, strict=True):
+    for layers, pools in zip(setting.parallel.stage_layers(len(model.layers), model.drafts), foot.allocation.stages, strict=True):
         ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
         shared += sum(_rank_bytes(ideal, setting, sequences, tokens))
         null += setting.parallel.tensor * sum(p.block_bytes * p.null_blocks for p in pools)
@@ -307,6 +318,8 @@ def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tupl
 
 def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | None, longest: int) -> tuple[Note, ...]:
     out = model.notes + foot.notes
+    if model.drafts:
+        out += (note("assumed", "draft_layers", field="num_speculative_tokens", layers=model.drafts, tokens=s.num_speculative_tokens),)
     if limited_by == "start":
         out += (note("warning", "start_refused", field="max_model_len", longest=longest, tokens=s.tokens),)
     if model.max_context_tokens and s.max_model_len and s.max_model_len > model.max_context_tokens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 from planner.capacity import CapacityPlan
@@ -29,6 +30,8 @@ def vllm(p: CapacityPlan, model: str) -> str:
         words += ["--dtype", _VLLM_DTYPES[s.dtype]]
     if s.kv_dtype != "auto":
         words += ["--kv-cache-dtype", _VLLM_DTYPES.get(s.kv_dtype, s.kv_dtype)]
+    if s.num_speculative_tokens:
+        words += ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": s.num_speculative_tokens})]
     if s.block_size:
         words += ["--block-size", str(s.block_size)]
     if s.kv_memory is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from planner.cache import Kind
@@ -73,7 +73,11 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
-    """The per-layer tuple is the truth. `quirks`: named facts about how an engine's own code for this family deviates."""
+    """The per-layer tuple is the truth. `quirks`: named facts about how an engine's own code for this family deviates.
+
+    `draft_layers`: MTP layers that the file names; they are no part of `layers` until `speculating()` puts them there.
+    `drafts`: how many of `layers` are such, the last ones.
+    """
 
     name: str
     model_type: str
@@ -91,6 +95,8 @@ class ModelSpec:
     verified: bool = True
     quirks: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
+    draft_layers: tuple[LayerSpec, ...] = ()
+    drafts: int = 0
 
     # Grouping hashes every layer: done once, since plans ask for it many times.
     _layer_groups: tuple[tuple[LayerSpec, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
@@ -99,6 +105,15 @@ class ModelSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_layer_groups", _grouped((layer, i) for i, layer in enumerate(self.layers)))
         object.__setattr__(self, "_cache_groups", _grouped((kind, i) for i, layer in enumerate(self.layers) for kind in layer.caches))
+
+    def speculating(self) -> ModelSpec:
+        """The model with its draft layers behind the stack: what an engine builds and caches while it speculates with them."""
+        return self if self.drafts else replace(self, layers=self.layers + self.draft_layers, draft_layers=(), drafts=len(self.draft_layers))
+
+    def resting(self) -> ModelSpec:
+        """The stack alone again: the inverse of `speculating`."""
+        stack = len(self.layers) - self.drafts
+        return replace(self, layers=self.layers[:stack], draft_layers=self.layers[stack:], drafts=0) if self.drafts else self
 
     def layer_groups(self) -> tuple[tuple[LayerSpec, tuple[int, ...]], ...]:
         """Equal layers with their indices, in the order of first appearance."""

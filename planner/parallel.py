@@ -43,9 +43,11 @@ class Parallel:
         each, rest = divmod(sequences, self.attention_data)
         return [each + (rank // self.attention_ranks < rest) for rank in range(self.tensor)]
 
-    def stage_layers(self, layers: int) -> tuple[range, ...]:
+    def stage_layers(self, layers: int, drafts: int = 0) -> tuple[range, ...]:
         """The layers of each pipeline stage. The remainder goes to stages from the second-last backwards, never first to the last
-        (vLLM 0.33 distributed/utils.py: 61 layers over 4 stages are 15, 15, 16, 15)."""
+        (vLLM 0.33 distributed/utils.py: 61 layers over 4 stages are 15, 15, 16, 15). The last `drafts` of `layers` are draft layers:
+        they stand on the last stage and count for no share."""
+        layers -= drafts
         if layers < self.pipeline:
             raise InvalidInput("more_stages_than_layers", field="pp", value=self.pipeline, layers=layers)
         each, rest = divmod(layers, self.pipeline)
@@ -56,4 +58,5 @@ class Parallel:
         for size in sizes:
             out.append(range(start, start + size))
             start += size
+        out[-1] = range(out[-1].start, start + drafts)
         return tuple(out)

@@ -54,6 +54,7 @@ OPTIONS: dict[str, Option] = {
     "max_num_seqs": Option(kind="int", high=MAX_SEQUENCES),
     "max_num_batched_tokens": Option(kind="int", high=MAX_TOKENS),
     "encoder_tokens": Option(kind="int", low=0, high=MAX_TOKENS),
+    "num_speculative_tokens": Option(kind="int", low=0, high=64),
     "prefix_caching": Option(kind="flag"),
     "hybrid_kv_cache_manager": Option(kind="flag"),
     "async_scheduling": Option(kind="flag"),
@@ -88,6 +89,7 @@ class Scenario:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     encoder_tokens: int | None = None
+    num_speculative_tokens: int = 0
     prefix_caching: bool = True
     hybrid_kv_cache_manager: bool = True
     async_scheduling: bool = True

@@ -133,7 +133,7 @@ def bytes_on_rank(model: ModelSpec, fmt: WeightFormat, p: Parallel, stage: int =
     """Weight bytes of one rank of pipeline stage `stage`: the layers of that stage, the embedding on the first, the head (and tied
     embedding) on the last."""
     first, last = stage == 0, stage == p.pipeline - 1
-    here = set(p.stage_layers(len(model.layers))[stage])
+    here = set(p.stage_layers(len(model.layers), model.drafts)[stage])
     total = 0
     for w in model.weights:
         at_end = w.role in ("lm_head", "norm") or (w.role == "embedding" and model.tied_embeddings)

@@ -19,7 +19,7 @@ LineKind = Literal["measured", "documented", "derived", "assumed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Everything that `allocate` may look at. `capability`: CUDA compute capability, None where unknown or not CUDA.
-    `max_in_flight_tokens`: batched tokens of all batches that the scheduler may have running at once."""
+    `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler may have running at once."""
 
     engine: str
     version: str
@@ -36,6 +36,7 @@ class Setting:
     memory_fraction: float = 1.0
     capability: tuple[int, int] | None = None
     encoder_tokens: int = 0
+    draft_tokens: int = 0
     notes: tuple[Note, ...] = ()
 
     @property

@@ -70,6 +70,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         memory_fraction=s.memory_fraction or next(f for v, f in MEMORY_FRACTIONS if version[:2] >= v),
         capability=hardware.compute_capability if hardware else None,
         encoder_tokens=s.encoder_tokens or 0,
+        draft_tokens=s.num_speculative_tokens,
         notes=tuple(notes),
     )
 
@@ -126,7 +127,7 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     specs = layer_specs(model, setting, notes)
     grouped = group(specs)
     stages = []
-    for layers in setting.parallel.stage_layers(len(model.layers)):
+    for layers in setting.parallel.stage_layers(len(model.layers), model.drafts):
         groups = []
         for spec, where in grouped:
             here = tuple(i for i in where if i in layers)

@@ -22,6 +22,7 @@ _INPUTS = {
     "max_num_seqs": ("Most sequences", "The engine's cap on sequences at once; empty: its default."),
     "max_num_batched_tokens": ("Batched tokens", "Tokens in one scheduler step; empty: the engine's default."),
     "encoder_tokens": ("Encoder tokens", "Tokens of an encoder's output, for models with cross-attention."),
+    "num_speculative_tokens": ("Drafted tokens", "Tokens that the model's own MTP layers propose a step; 0: no speculation, and these layers keep nothing."),
     "engine_version": ("Engine version", "The nearest rules that were checked are used. Empty: the newest."),
     "prefix_caching": ("Prefix caching", "The engine keeps finished blocks for reuse."),
     "hybrid_kv_cache_manager": ("Hybrid KV cache manager", "Windowed layers give blocks back; off: every layer keeps everything."),

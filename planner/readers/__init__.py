@@ -14,6 +14,7 @@ from typing import Any
 from planner.errors import NotAConfig
 from planner.model import ModelSpec
 from planner.notes import note
+from planner.readers.drafts import draft_layers
 from planner.readers.fields import Fields
 from planner.readers.generic import generic, left_out, unread_shape_keys
 from planner.readers.nested import language_part, tie_is_open, with_cross
@@ -282,11 +283,12 @@ def read_config(raw: dict[str, Any], name: str = "", *, harmless: Collection[str
     reader = READERS.get(inner_type or "")
     spec = reader(part) if reader else generic(part, inner_type, frozenset(harmless))
     spec = with_cross(spec, part, model_type)
+    drafts = draft_layers(part, spec)
     notes = read_notes + spec.notes + left_out(part) + (unread_shape_keys(part) if reader else ())
     if part is not top or inner_type != model_type:
         notes = (note("info", "language_part", field=part.path or "model_type", model_type=model_type or "", part=inner_type or ""), *notes)
     exact = spec.parameters_exact and not tie_is_open(top, part, model_type)
-    return replace(spec, name=name or spec.name or model_type or "model", notes=notes, parameters_exact=exact)
+    return replace(spec, name=name or spec.name or model_type or "model", notes=notes, parameters_exact=exact, draft_layers=drafts)
 
 
 def dialect_of(raw: dict[str, Any]) -> str | None:
