@@ -38,9 +38,10 @@ with errors.shown():
             notes = (*current.loaded.notes, *p.notes)
         except PlannerError as e:
             st.info(errors.plain(e.message))
+    st.subheader(render("page.layers.why"), anchor=False)
+    tables.text(tables.why_rows(equal, current.deciding_keys()))
     rows = tables.note_rows(notes)
     if rows:
-        st.subheader(render("page.layers.why"), anchor=False)
         st.table(rows, hide_index=True)
 
     st.subheader(render("page.layers.whatif"), anchor=False)

@@ -14,6 +14,7 @@ import streamlit as st
 from pages.parts import state
 from pages.parts.errors import caught
 from planner.api import model_of, with_stored_weights
+from planner.cache import Kind
 from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.errors import PlannerError
 from planner.hardware import find
@@ -21,6 +22,7 @@ from planner.model import ModelSpec
 from planner.report.json import Saved, is_report, read_back
 from planner.scenario import Scenario
 from planner.sources import Loaded, load, load_bytes
+from planner.why import deciding_keys
 
 MAX_FILES = 64
 
@@ -51,6 +53,14 @@ class Current:
     def by_architecture(self) -> Footprint:
         """The load's bytes with no engine, which every model that was read has."""
         return measure(self.model, None, replace(self.scenario, engine="architecture"))
+
+    def deciding_keys(self) -> dict[Kind, tuple[tuple[str, Any], ...]]:
+        """Which keys of the file decide what; found once a file and session."""
+        s, key = st.session_state, (self.loaded.provenance, harmless())
+        if s.get("_why", (None,))[0] != key:
+            s["_why"] = (key, deciding_keys(self.loaded.raw, harmless()))
+        found: dict[Kind, tuple[tuple[str, Any], ...]] = s["_why"][1]
+        return found
 
 
 def leave_own() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -141,6 +141,21 @@ def note_rows(notes: Iterable[Note]) -> list[Row]:
 def kind_rows(groups: Iterable[KindGroup]) -> Listing:
     rows = tuple({**_group(g.kind, len(g.layers)), "places": g.places, "token_bytes": g.token_bytes or None, "bytes": g.bytes} for g in groups)
     return Listing(columns=("kind", "layers", "places", "heads", "dims", "window", "token_bytes", "bytes"), rows=rows)
+
+
+def why_rows(groups: Iterable[KindGroup], keys: Mapping[Kind, tuple[tuple[str, Any], ...]]) -> Listing:
+    """The keys of the file that decide each group; a group without any stands by class defaults, which the notes name."""
+    rows = []
+    for g in groups:
+        said = ", ".join(render("page.layers.key", {"key": key, "value": _brief(value)}) for key, value in keys.get(g.kind, ()))
+        rows.append({"kind": g.kind.kind, "places": g.places, "decided_by": said or render("page.layers.key.none")})
+    return Listing(columns=("kind", "places", "decided_by"), rows=tuple(rows))
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, list):
+        return render("page.layers.key.list", {"count": len(value)})
+    return str(value) if len(str(value)) <= 24 else f"{str(value)[:24]}..."
 
 
 def variant_rows(variants: Iterable[Variant]) -> Listing:

@@ -19,7 +19,8 @@ LineKind = Literal["measured", "documented", "derived", "assumed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Everything that `allocate` may look at. `capability`: CUDA compute capability, None where unknown or not CUDA.
-    `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler may have running at once."""
+    `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler
+    may have running at once."""
 
     engine: str
     version: str

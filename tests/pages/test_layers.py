@@ -58,3 +58,13 @@ def test_the_map_stands_where_the_engine_refuses() -> None:
     assert not at.exception
     assert "| state |" in " ".join(m.value for m in at.markdown)
     assert "vllm" in " ".join(i.value for i in at.info)
+
+
+def test_the_keys_that_decide_a_group_are_named() -> None:
+    at = fresh(model="Llama-3.1-8B")
+    at.switch_page("layers.py").run()
+    assert not at.exception
+    shown = " ".join(m.value for m in at.markdown).replace("\\", "")
+    assert "num_key_value_heads = 8" in shown
+    assert "num_hidden_layers = 32" in shown
+    assert "vocab_size" not in shown

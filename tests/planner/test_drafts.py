@@ -40,11 +40,14 @@ def rows(model: Any) -> list[tuple[str, int]]:
 def test_draft_layers_by_family(name: str, keys: dict[str, Any], drafts: int, kinds: list[tuple[str, int]]) -> None:
     without, model = read_config(config(name) | dict.fromkeys(keys, 0)), read_config(config(name, **keys))
     assert model.layers == without.layers, "draft layers are no part of the stack"
-    assert len(model.draft_layers) == drafts and not without.draft_layers
+    assert len(model.draft_layers) == drafts
+    assert not without.draft_layers
     assert rows(model) == kinds
     both = model.speculating()
-    assert len(both.layers) == len(model.layers) + drafts and both.drafts == drafts
-    assert both.resting() == model and both.speculating() is both
+    assert len(both.layers) == len(model.layers) + drafts
+    assert both.drafts == drafts
+    assert both.resting() == model
+    assert both.speculating() is both
 
 
 def test_only_the_flag_counts_them() -> None:
@@ -64,7 +67,8 @@ def test_only_the_flag_counts_them() -> None:
 def test_no_draft_layers_is_an_error_with_the_flag() -> None:
     with pytest.raises(InvalidInput) as e:
         measure(read_config(config("llama")), None, Scenario(num_speculative_tokens=3))
-    assert e.value.field == "num_speculative_tokens" and e.value.code == "no_draft_layers"
+    assert e.value.field == "num_speculative_tokens"
+    assert e.value.code == "no_draft_layers"
 
 
 def test_drafts_stand_on_the_last_stage() -> None:
@@ -76,7 +80,8 @@ def test_window_families_draft_with_the_window() -> None:
     for name in ("deepseek_v4", "mimo_v2_flash"):
         model = read_config(config(name, num_nextn_predict_layers=1))
         kinds = model.draft_layers[0].caches
-        assert kinds and all(isinstance(k, Rows) and k.window is not None for k in kinds), name
+        assert kinds, name
+        assert all(isinstance(k, Rows) and k.window is not None for k in kinds), name
 
 
 def test_step_takes_the_kinds_behind_the_stack() -> None:
@@ -84,7 +89,10 @@ def test_step_takes_the_kinds_behind_the_stack() -> None:
     stack = raw["layer_types"][: raw["num_hidden_layers"]]
     model = read_config(raw | {"layer_types": [*stack, "sliding_attention", "full_attention"]})
     near, full = model.draft_layers
-    assert isinstance(near.caches[0], Rows) and near.caches[0].window and isinstance(full.caches[0], Rows) and full.caches[0].window is None
+    assert isinstance(near.caches[0], Rows)
+    assert near.caches[0].window
+    assert isinstance(full.caches[0], Rows)
+    assert full.caches[0].window is None
 
 
 @pytest.mark.parametrize("value", [-1, 65, "1", 1.5, True, [1]])
