@@ -7,8 +7,11 @@ Terms take an int or a numpy array alike: the heat map and a single plan run thr
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from planner.dtypes import DType, KvLayout
 
@@ -63,6 +66,8 @@ class StateTensor:
     """One tensor of a recurrent state: `elements`, of which the last axis is `columns` wide.
 
     `role` conv: engines keep `columns` or one column less; recurrent: the state matrix. `dtype` None: the model's dtype.
+    `asked`: the dtype that the file asks of an engine (None: nothing; the engine's own rule holds). `groups` x `group_elements` of the
+    elements belong to groups that heads share (B and C of Mamba-2): with more ranks than groups each rank keeps one.
     """
 
     name: str
@@ -70,26 +75,37 @@ class StateTensor:
     elements: int
     columns: int = 1
     dtype: DType | None = None
+    asked: DType | None = None
+    groups: int = 0
+    group_elements: int = 0
+
+    def elements_on_rank(self, ranks: int) -> int:
+        """Elements of one of `ranks` tensor ranks (vLLM 0.33 model_executor/layers/mamba/mamba_utils.py: groups are padded to the ranks)."""
+        more = max(0, ranks - self.groups) if self.groups and self.groups % ranks else 0
+        return (self.elements + more * self.group_elements) // ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A state of constant size per sequence (SSM, linear attention, short convolution)."""
+    """A state of constant size per sequence (SSM, linear attention, short convolution). `mechanism`: whose state it is, by which
+    engines choose kernels: mamba1, mamba2, gated_delta_net, kda, lightning, short_conv, rg_lru, rwkv, gla, mlstm; "" where unknown."""
 
     tensors: tuple[StateTensor, ...]
     shard: Shard = "heads"
+    mechanism: str = ""
 
     @property
     def kind(self) -> str:
         return "state"
 
-    def bytes_per_sequence(self, model_dtype: DType, drop_conv_columns: int = 0) -> int:
-        """Bytes of one sequence's state. `drop_conv_columns`: how many columns fewer than the kernel width the holder keeps."""
+    def bytes_per_sequence(self, model_dtype: DType, drop_conv_columns: int = 0, ranks: int = 1) -> int:
+        """Bytes of one sequence's state on one of `ranks` ranks. `drop_conv_columns`: how many columns fewer than the kernel width the
+        holder keeps (negative: more, for drafted tokens)."""
         total = 0
         for t in self.tensors:
-            kept = t.elements
+            kept = t.elements_on_rank(ranks if self.shard == "heads" else 1)
             if t.role == "conv":
-                kept = t.elements // t.columns * (t.columns - drop_conv_columns)
+                kept = kept // t.columns * (t.columns - drop_conv_columns)
             total += (t.dtype or model_dtype).nbytes(kept)
         return total
 
@@ -154,6 +170,39 @@ class Group:
     def bytes_per_unit(self) -> int:
         return len(self.layers) * self.resident.unit_bytes
 
+    def first_unit(self, tokens: Any, term: str = "resident") -> Any:
+        """The earliest unit that is still needed for the next token after `tokens`: units before it went back to the pool.
+
+        A window's cap covers its kept tokens and one unit, so that they fit wherever they begin; kept are ``cap - unit`` (vLLM 0.33
+        v1/core/single_type_kv_cache_manager.py: ``num_computed_tokens - sliding_window + 1`` are skipped). A chunk begins anew.
+        """
+        t: Term = getattr(self, term)
+        if t.cap_tokens is None or t.unit_tokens is None:
+            return tokens * 0
+        if self.kind == "chunk":
+            return tokens // t.cap_tokens * t.cap_tokens // t.unit_tokens
+        return _at_least(tokens - max(0, t.cap_tokens - t.unit_tokens), 0) // t.unit_tokens
+
+    def shared_units(self, tokens: Any, prefix: Any, term: str = "resident") -> Any:
+        """Units that sequences of `tokens` tokens hold together when their first `prefix` tokens are the same.
+
+        Whole units only, and never one with the last token: a request computes that one itself (vLLM 0.33 v1/core/kv_cache_manager.py,
+        ``max_cache_hit_length = num_tokens - 1``). Of a window or chunk, those that are still needed. States are never shared.
+        """
+        t: Term = getattr(self, term)
+        if t.unit_tokens is None or t.rounding == "rest" or self.kind in ("state", "cross"):
+            return (tokens + prefix) * 0
+        whole = _at_least(_smaller(prefix, tokens - 1), 0) // t.unit_tokens
+        return _at_least(whole - self.first_unit(tokens, term), 0)
+
+
+def _at_least(value: Any, low: int) -> Any:
+    return max(value, low) if isinstance(value, int) else value.clip(min=low)
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
@@ -161,6 +210,9 @@ class Pool:
 
     own:    every group pays for its own units:      n * sum(layers * unit_bytes * units(S))
     pooled: every unit of any group costs one block: block_bytes * (n * sum(units(S)) + null_blocks)
+
+    With a shared prefix, n sequences hold ``n * units - (n - 1) * shared`` units of each group. `block_size`: the smallest block;
+    None: this memory has no block tables, so that nothing in it can be shared.
     """
 
     name: str
@@ -173,30 +225,61 @@ class Pool:
     def units(self, tokens: Any, term: str = "resident") -> Any:
         return sum(getattr(g, term).units(tokens) for g in self.groups)
 
-    def bytes(self, sequences: Any, tokens: Any, term: str = "resident") -> Any:
-        """Bytes held on this rank by `sequences` sequences of `tokens` tokens each. Ints or numpy arrays that broadcast."""
-        if self.priced == "pooled":
-            return self.block_bytes * (sequences * self.units(tokens, term) + self.null_blocks)
-        return sequences * sum(len(g.layers) * getattr(g, term).unit_bytes * getattr(g, term).units(tokens) for g in self.groups)
+    def price(self, group: Group, term: str = "resident") -> int:
+        """Bytes of one unit of `group` in this pool."""
+        return self.block_bytes if self.priced == "pooled" else len(group.layers) * int(getattr(group, term).unit_bytes)
+
+    def aligned(self, prefix: Any) -> Any:
+        """The part of a prefix that can be shared: where groups draw on one pool, it ends where a unit of each of them ends (vLLM 0.33
+        v1/core/kv_cache_coordinator.py, ``lcm_block_size``)."""
+        if self.priced != "pooled":
+            return prefix
+        unit = math.lcm(*(g.resident.unit_tokens for g in self.groups if g.resident.unit_tokens))
+        return prefix // unit * unit
+
+    def bytes(self, sequences: Any, tokens: Any, term: str = "resident", prefix: int = 0) -> Any:
+        """Bytes held on this rank by `sequences` sequences of `tokens` tokens each, of which the first `prefix` are the same in all.
+        Ints or numpy arrays that broadcast."""
+        if not prefix:
+            if self.priced == "pooled":
+                return self.block_bytes * (sequences * self.units(tokens, term) + self.null_blocks)
+            return sequences * sum(len(g.layers) * getattr(g, term).unit_bytes * getattr(g, term).units(tokens) for g in self.groups)
+        again, shared = sequences - (sequences > 0), self.aligned(prefix)
+        held = sum(
+            self.price(g, term) * (sequences * getattr(g, term).units(tokens) - again * g.shared_units(tokens, shared, term)) for g in self.groups
+        )
+        return held + self.block_bytes * self.null_blocks
 
     def num_blocks(self, budget_bytes: int) -> int | None:
         return max(0, budget_bytes // self.block_bytes) if self.priced == "pooled" and self.block_bytes else None
 
 
-def max_sequences(pools: tuple[Pool, ...], tokens: int, budget_bytes: int, term: str = "resident") -> int:
-    """The most sequences of `tokens` tokens whose bytes stay within `budget_bytes` on one rank (0: not even one)."""
-    fixed = sum(p.bytes(0, tokens, term) for p in pools)
-    each = sum(p.bytes(1, tokens, term) for p in pools) - fixed
-    return max(0, (budget_bytes - fixed) // each) if each > 0 else 0
+def max_sequences(pools: tuple[Pool, ...], tokens: int, budget_bytes: int, term: str = "resident", prefix: int = 0) -> int:
+    """The most sequences of `tokens` tokens whose bytes stay within `budget_bytes` on one rank (0: not even one).
+
+    Each adds what it does not share; a shared prefix is held once.
+    """
+    none, one, two = (sum(p.bytes(n, tokens, term, prefix) for p in pools) for n in (0, 1, 2))
+    each = two - one
+    once = one - each  # what lies there whatever the number: null blocks and the shared prefix
+    return max(0, (budget_bytes - once) // each) if each > 0 and none <= budget_bytes else 0
 
 
-def max_tokens(pools: tuple[Pool, ...], sequences: int, budget_bytes: int, limit_tokens: int, term: str = "resident") -> int:
+def max_tokens(pools: tuple[Pool, ...], sequences: int, budget_bytes: int, limit_tokens: int, term: str = "resident", prefix: int = 0) -> int:
     """The longest length, at most `limit_tokens`, at which `sequences` sequences fit into `budget_bytes`: a bisection of the
-    monotone curve. 0 where one token does not fit."""
+    monotone curve. 0 where one token, or the shared prefix itself, does not fit: sequences are at least as long as it."""
+
+    def fit(tokens: int) -> bool:
+        return bool(sum(p.bytes(sequences, tokens, term, prefix) for p in pools) <= budget_bytes)
+
     low, high = 0, limit_tokens
+    if prefix:  # one token beyond it the curve begins to rise for good: there its last block can be shared
+        low = next((t for t in (prefix + 1, prefix) if t <= limit_tokens and fit(t)), limit_tokens + 1)
+        if low > limit_tokens:
+            return 0
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(p.bytes(sequences, middle, term) for p in pools) <= budget_bytes:
+        if fit(middle):
             low = middle
         else:
             high = middle - 1

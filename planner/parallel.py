@@ -10,19 +10,23 @@ from planner.errors import InvalidInput
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
     """Degrees of one replica. `attention_data`: data-parallel attention inside the tensor ranks (each attention group of
-    ``tensor / attention_data`` ranks serves its own requests). `expert`: ranks over which whole experts are spread."""
+    ``tensor / attention_data`` ranks serves its own requests). `expert`: ranks over which whole experts are spread. `context`: decode context parallel ranks inside
+    the tensor ranks, which share out the tokens of one cache."""
 
     tensor: int = 1
     pipeline: int = 1
     attention_data: int = 1
     expert: int = 1
+    context: int = 1
 
     def __post_init__(self) -> None:
-        for name, value in (("tp", self.tensor), ("pp", self.pipeline), ("dp_attention", self.attention_data), ("ep", self.expert)):
+        for name, value in (("tp", self.tensor), ("pp", self.pipeline), ("dp_attention", self.attention_data), ("ep", self.expert), ("dcp", self.context)):
             if not 1 <= value <= 4096:
                 raise InvalidInput("out_of_range", field=name, value=value, low=1, high=4096)
         if self.tensor % self.attention_data:
             raise InvalidInput("degree_not_dividing", field="dp_attention", value=self.attention_data, whole=self.tensor, name="tp")
+        if self.attention_ranks % self.context:
+            raise InvalidInput("degree_not_dividing", field="dcp", value=self.context, whole=self.attention_ranks, name="tp")
         if self.tensor % self.expert and self.expert % self.tensor:
             raise InvalidInput("degree_not_dividing", field="ep", value=self.expert, whole=self.tensor, name="tp")
 

@@ -43,6 +43,7 @@ OPTIONS: dict[str, Option] = {
     "pp": Option(kind="int", high=4096),
     "dp_attention": Option(kind="int", high=4096),
     "ep": Option(kind="int", high=4096),
+    "dcp": Option(kind="int", high=4096),
     "dtype": Option(kind="choice", choices=("bf16", "fp16", "fp32")),
     "kv_dtype": Option(kind="choice", choices=KV_DTYPES),
     "weight_dtype": Option(kind="choice", choices=WEIGHT_DTYPES),
@@ -78,6 +79,7 @@ class Scenario:
     pp: int = 1
     dp_attention: int = 1
     ep: int = 1
+    dcp: int = 1
     dtype: str | None = None
     kv_dtype: str = "auto"
     weight_dtype: str | None = None

@@ -15,7 +15,7 @@ from planner.sources import catalog
 
 ENGINES = ("vllm", *(e for e in ENGINE_NAMES if e != "vllm"))
 CHOICES = {"kv_dtype": KV_DTYPES, "weight_dtype": (state.AUTO, *WEIGHT_DTYPES), "dtype": (state.AUTO, *OPTIONS["dtype"].choices)}
-NUMBERS = ("tp", "pp", "dp_attention", "ep", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens",
+NUMBERS = ("tp", "pp", "dp_attention", "ep", "dcp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens",
            "num_speculative_tokens")  # fmt: skip
 FLAGS = ("prefix_caching", "hybrid_kv_cache_manager", "async_scheduling")
 ADVANCED = (*CHOICES, *NUMBERS, "memory_fraction", *state.TEXTS, *FLAGS)

@@ -58,6 +58,8 @@ def ideal_term(kind: Kind, kv: KvLayout, own: DType, p: Parallel, encoder_tokens
     """The term of one kind on one rank: heads are shared out (at least one each), a latent is on every rank."""
     if isinstance(kind, Rows):
         heads = kind.heads if kind.shard == "copy" else p.heads_on_rank(kind.heads)
+        if p.context > 1 and kind.limit_tokens is None:  # the ranks take the tokens in turn
+            return Term(unit_bytes=kv.row_bytes(heads, kind.k_dim, kind.v_dim), unit_tokens=kind.ratio * p.context)
         return Term(unit_bytes=kv.row_bytes(heads, kind.k_dim, kind.v_dim), unit_tokens=kind.ratio, rounding="floor", cap_tokens=kind.limit_tokens)
     if isinstance(kind, Cross):
         rows = kind.source_tokens or encoder_tokens
@@ -67,4 +69,4 @@ def ideal_term(kind: Kind, kv: KvLayout, own: DType, p: Parallel, encoder_tokens
 
 def state_bytes(kind: State, own: DType, p: Parallel, drop_conv_columns: int = 1) -> int:
     """State of one layer and sequence on one rank; K - 1 convolution columns are what must be remembered between steps."""
-    return kind.bytes_per_sequence(own, drop_conv_columns) // (p.attention_ranks if kind.shard == "heads" else 1)
+    return kind.bytes_per_sequence(own, drop_conv_columns, p.attention_ranks)

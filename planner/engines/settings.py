@@ -41,6 +41,10 @@ class Setting:
     notes: tuple[Note, ...] = ()
 
     @property
+    def context_ranks(self) -> int:
+        return self.parallel.context
+
+    @property
     def max_in_flight_tokens(self) -> int:
         return self.max_concurrent_batches * self.max_num_batched_tokens
 
@@ -83,9 +87,9 @@ def parallel(s: Scenario) -> Parallel:
     if s.tp is None:
         if s.gpus % s.pp:
             raise InvalidInput("degree_not_dividing", field="pp", value=s.pp, whole=s.gpus, name="gpus")
-        p = Parallel(tensor=s.gpus // s.pp, pipeline=s.pp, attention_data=s.dp_attention, expert=s.ep)
+        p = Parallel(tensor=s.gpus // s.pp, pipeline=s.pp, attention_data=s.dp_attention, expert=s.ep, context=s.dcp)
     else:
-        p = Parallel(tensor=s.tp, pipeline=s.pp, attention_data=s.dp_attention, expert=s.ep)
+        p = Parallel(tensor=s.tp, pipeline=s.pp, attention_data=s.dp_attention, expert=s.ep, context=s.dcp)
     return p
 
 

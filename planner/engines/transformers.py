@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.cache import Group, Pool, Rows, State, Term
+from planner.dtypes import DTYPES, KvLayout
 from planner.engines.architecture import ideal_term, state_bytes
 from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
 from planner.engines.vllm_budget import non_torch, visible_memory
@@ -25,7 +26,7 @@ SOURCE = cite("transformers 5.24 cache_utils.py, measured")
 
 
 def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
-    for name in ("tp", "pp", "dp_attention", "ep"):
+    for name in ("tp", "pp", "dp_attention", "ep", "dcp"):
         if (getattr(s, name) or 1) > 1:
             raise InvalidInput("one_device_only", field=name, engine=NAME)
     own = model_dtype(model, s)
@@ -48,7 +49,10 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
             if "transformers_caches_query_heads" in model.quirks:
                 attention = model.layers[where[0]].attention
                 held = replace(kind, heads=attention.q_heads if attention else kind.heads)
-            term = ideal_term(held, setting.kv, setting.model_dtype, p, setting.encoder_tokens)
+            layout = setting.kv
+            if held.format == "index":
+                held, layout = held_index(held, layout, model.quirks)
+            term = ideal_term(held, layout, setting.model_dtype, p, setting.encoder_tokens)
             if kind.limit_tokens:
                 more = 1 if "transformers_window_plus_one" in model.quirks else 0  # models/mimo_v2_flash: sliding_window_size + 1
                 term = replace(term, cap_tokens=kind.limit_tokens - 1 + more)
@@ -64,11 +68,25 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     if "position_counter" in model.quirks:  # one int64 tensor beside the states (xLSTMCache.seqlen_offset)
         counter = Term(unit_bytes=8, unit_tokens=None, extra_units=1)
         groups.append(Group(kind="state", layers=(0,), admission=counter, resident=counter))
+    if "transformers_index_positions" in model.quirks:  # three int64 positions a token, once for all indexers (models/qwen4_exp)
+        first = next(i for i, layer in enumerate(model.layers) if any(k.kind == "index" for k in layer.caches))
+        positions = Term(unit_bytes=3 * 8, unit_tokens=1)
+        groups.append(Group(kind="index", layers=(first,), admission=positions, resident=positions))
     if "shared_kv_rows" in model.quirks:
         groups += compressor_groups(model, setting)
     if "transformers_caches_query_heads" in model.quirks:
         notes.append(note("warning", "cached_after_repeat", source=SOURCE))
     return Allocation(stages=((Pool(name="rows", groups=tuple(groups)),),), notes=tuple(notes))
+
+
+def held_index(kind: Rows, layout: KvLayout, quirks: frozenset[str]) -> tuple[Rows, KvLayout]:
+    """The index row that these classes really hold (run on small models): every token's where an engine needs one a pool, beside it the
+    pool's gate and a mark (models/glm5_next), or in fp32 (models/dots3_note)."""
+    if "transformers_index_raw" in quirks:
+        kind = replace(kind, ratio=1)
+    if "transformers_index_gates" in quirks:
+        kind = replace(kind, ratio=1, k_dim=2 * kind.k_dim + 1)
+    return kind, KvLayout(name="fp32", element=DTYPES["fp32"]) if "transformers_index_fp32" in quirks else layout
 
 
 def compressor_groups(model: ModelSpec, setting: Setting) -> list[Group]:

@@ -1,20 +1,19 @@
-"""vLLM 0.33: layer specs -> page unification -> groups of equal size -> one pool of blocks, whose ids cost the same for every group.
+"""vLLM 0.33: its defaults for a device, and the pool that its planner makes of a model's layers.
 
-Sources (vllm 0.33.0 wheel): v1/kv_cache_interface.py (pages, admission), v1/core/kv_cache_planning.py (grouping), platforms/interface.py
-(hybrid block size), engine/arg_utils.py (defaults). Checked against the planner's own code run on real configs.
-This version covers full, windowed, chunked and latent attention and gated delta net states; it refuses what it does not.
+Layer specs (vllm_specs.py) -> groups of equal size (vllm_groups.py) -> one pool of blocks, whose ids cost the same for every group;
+DeepSeek-V4's packed pages in vllm_packed.py. Sources: engine/arg_utils.py, config/, v1/core/kv_cache_planning.py of the vllm 0.33.0 wheel.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass, replace
 
-from planner.cache import Group, Kind, Pool, Rows, State, Term
-from planner.dtypes import DTYPES, DType
-from planner.engines.architecture import state_bytes
+from planner.cache import Pool, Rows
+from planner.dtypes import DTYPES, kv_layout
 from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype, parallel
+from planner.engines.vllm_groups import SpecGroup, group
+from planner.engines.vllm_packed import is_packed, packed_groups
+from planner.engines.vllm_specs import is_sparse, layer_specs
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -27,6 +26,11 @@ NAME, VERSION = "vllm", "0.33.0"
 DEFAULT_BLOCK_SIZE = 16
 # gpu_memory_utilization by release, newest first (vLLM config/cache.py).
 MEMORY_FRACTIONS = (((0, 22), 0.92), ((0, 0), 0.90))
+# Families that this release no longer builds, and the last one that did (model_executor/models/registry.py).
+DROPPED = {
+    "bamba": "0.23.0", "minimax": "0.23.0", "minimax_m1": "0.23.0", "minimax_text_01": "0.23.0", "dots1": "0.23.0", "mpt": "0.28.0",
+    "mllama_text_model": "0.10.2", "bart": "0.10.2", "mbart": "0.10.2", "t5": "none", "mt5": "none", "umt5": "none", "longt5": "none",
+}  # fmt: skip
 KV_DTYPES = frozenset("bf16 fp16 fp32 fp8 fp8_e4m3 fp8_e5m2 fp8_per_token_head int8_per_token_head int4_per_token_head nvfp4".split())
 
 
@@ -48,6 +52,22 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         own = DTYPES["bf16"]  # float32 "auto" is run in half precision (config/model.py)
         notes.append(note("derived", "fp32_run_in_half", source=cite("vLLM 0.33 config/model.py")))
     kv = kv_dtype(model, s, follow_checkpoint=True, own=own)
+    if "vllm_ignores_kv_dtype" in model.quirks and kv.name != own.name:  # models/falcon.py passes its attention no cache config
+        kv = kv_layout(own.name)
+        notes.append(note("warning", "engine_ignores_kv_dtype", field="kv_dtype", model_type=model.model_type, engine=NAME, kv_dtype=kv.name,
+                          source=cite("vLLM model_executor/models/falcon.py")))  # fmt: skip
+    major = hardware.compute_capability[0] if hardware and hardware.compute_capability else None
+    if is_packed(model):
+        if s.kv_dtype not in ("auto", "fp8", "fp8_e4m3"):
+            raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=s.kv_dtype, engine=NAME, known="auto, fp8")
+        kv = kv_layout("fp8")
+        notes.append(note("derived", "packed_rows", source=cite("vLLM 0.33 models/deepseek_v4/attention.py")))
+    elif is_sparse(model):
+        if s.kv_dtype == "auto" and model.kv_dtype_wish and major == 9:  # executed: no attention backend takes fp8_e4m3 of a checkpoint there
+            raise UnsupportedModel("no_backend_for_wish", field="kv_dtype", kv_dtype=model.kv_dtype_wish, engine=NAME)
+        if s.kv_dtype == "auto" and model.model_type == "glm_moe_dsa" and major == 10:
+            kv = kv_layout("fp8_e4m3")  # model_executor/models/config.py
+            notes.append(note("derived", "kv_dtype_by_device", kv_dtype=kv.name, source=cite("vLLM 0.33 model_executor/models/config.py")))
     if kv.name not in KV_DTYPES:
         raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=kv.name, engine=NAME, known=", ".join(sorted(KV_DTYPES)))
     longest = s.max_model_len or model.max_context_tokens
@@ -82,72 +102,48 @@ def version_tuple(text: str) -> tuple[int, ...]:
     return tuple(int(p or 0) for p in match.groups())
 
 
-# -- specs: one cache of one layer, as this engine pages it ------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
-    """`page_bytes` for `block_size` tokens on one rank (a state: for one slot, padded to the page). Specs group by equality."""
-
-    kind: str
-    block_size: int
-    page_bytes: int
-    window: int | None = None
-    chunk: int | None = None
-    state_blocks: int = 0
-
-    def admission(self, setting: Setting) -> Term:
-        """Blocks that a request of the largest length reserves (v1/kv_cache_interface.py max_memory_usage_bytes)."""
-        in_flight = setting.max_in_flight_tokens
-        if self.state_blocks:
-            return Term(unit_bytes=self.page_bytes, unit_tokens=None, extra_units=self.state_blocks)
-        if self.window:
-            # The window need not begin at a block's edge: one block more than its tokens fill.
-            return Term(unit_bytes=self.page_bytes, unit_tokens=self.block_size, cap_tokens=self.window - 1 + in_flight, extra_units=1)
-        if self.chunk:
-            return Term(unit_bytes=self.page_bytes, unit_tokens=self.block_size, cap_tokens=self.chunk + in_flight)
-        return Term(unit_bytes=self.page_bytes, unit_tokens=self.block_size)
-
-    def resident(self) -> Term:
-        """Blocks that a decoding sequence holds: of a window, those that cover the last W - 1 tokens, wherever their edges lie."""
-        if self.state_blocks:
-            return Term(unit_bytes=self.page_bytes, unit_tokens=None, extra_units=self.state_blocks)
-        cap = self.window - 1 + self.block_size if self.window else self.chunk
-        return Term(unit_bytes=self.page_bytes, unit_tokens=self.block_size, cap_tokens=cap)
-
-
 def allocate(model: ModelSpec, setting: Setting) -> Allocation:
-    """Groups over all layers of the model, then projected to each pipeline stage."""
+    """Groups over all layers of the model, then projected to each pipeline stage. Raises what vLLM itself refuses."""
     check_heads(model, setting.parallel)
     if "not_causal" in model.quirks:  # built as an encoder (model_executor/models/adapters.py): it keeps no KV cache at all
         raise UnsupportedModel("encoder_only", field="is_causal", engine=NAME)
     if "vllm_refuses_window_mix" in model.quirks:  # model_executor/models/qwen2.py
         raise UnsupportedModel("window_mix", field="max_window_layers", engine=NAME)
     notes: list[Note] = []
-    specs = layer_specs(model, setting, notes)
-    grouped = group(specs)
-    stages = []
-    for layers in setting.parallel.stage_layers(len(model.layers), model.drafts):
-        groups = []
-        for spec, where in grouped:
-            here = tuple(i for i in where if i in layers)
-            groups.append(Group(kind=spec.kind, layers=here, admission=spec.admission(setting), resident=spec.resident()))
-        block_bytes = max((len(g.layers) * g.resident.unit_bytes for g in groups), default=0)
-        if len(grouped) == 1:  # its layers' pages may differ in size (a summed page: v1/core/kv_cache_planning.py)
-            block_bytes = sum(spec.page_bytes for spec, i in specs if i in layers)
-        sizes = {spec.block_size for spec, _ in grouped if not spec.state_blocks}
-        pool = Pool(name="kv", groups=tuple(groups), priced="pooled", block_bytes=block_bytes, null_blocks=1, block_size=min(sizes, default=None))
-        stages.append((pool,))
-    if len(grouped) > 1:
-        longest = max(len(where) for _, where in grouped)
-        padding = sum(longest - len(where) for _, where in grouped)
-        notes.append(note("info", "vllm_groups", groups=len(grouped), padded=padding, source=cite("vLLM 0.33 v1/core/kv_cache_planning.py")))
-    return Allocation(stages=tuple(stages), notes=tuple(notes))
+    if model.model_type in DROPPED:
+        notes.append(note("warning", "engine_dropped_model", model_type=model.model_type, engine=NAME, last=DROPPED[model.model_type]))
+    if is_packed(model):
+        groups = packed_groups(model, setting)
+    else:
+        specs = layer_specs(model, setting, notes)
+        if not specs:
+            raise UnsupportedModel("nothing_cached", field="engine", engine=NAME)
+        groups = group(specs)
+        notes += _padding(groups)
+    stages = tuple((_pool(groups, layers, setting),) for layers in setting.parallel.stage_layers(len(model.layers), model.drafts))
+    return Allocation(stages=stages, notes=tuple(notes))
+
+
+def _pool(groups: list[SpecGroup], layers: range, setting: Setting) -> Pool:
+    sizes = [g.spec.block_size for g in groups if g.spec.type in ("full", "window", "chunk")]
+    return Pool(name="kv", groups=tuple(g.on(layers, setting) for g in groups), priced="pooled", null_blocks=1,
+                block_bytes=max(g.page_bytes(layers) for g in groups), block_size=min(sizes, default=None))  # fmt: skip
+
+
+def _padding(groups: list[SpecGroup]) -> list[Note]:
+    if len(groups) < 2:
+        return []
+    longest = max(len(g.members) for g in groups)
+    padded = sum(longest - len(g.members) for g in groups)
+    return [note("info", "vllm_groups", groups=len(groups), padded=padded, source=cite("vLLM 0.33 v1/core/kv_cache_planning.py"))]
 
 
 def check_heads(model: ModelSpec, p: Parallel) -> None:
     """vLLM's own refusals (config/model.py verify_with_parallel_config; the attention modules' assertions)."""
     for layer, _ in model.layer_groups():
+        width = layer.mlp.width if layer.mlp else 0
+        if width % p.tensor:  # MergedColumnParallelLinear (model_executor/layers/linear.py divide)
+            raise InvalidInput("mlp_not_divisible", field="tp", width=width, tp=p.tensor)
         a = layer.attention
         if a is None:
             continue
@@ -156,143 +152,10 @@ def check_heads(model: ModelSpec, p: Parallel) -> None:
         small, big = sorted((a.kv_heads, p.attention_ranks))
         if a.kv_rank is None and big % small:
             raise InvalidInput("kv_heads_not_divisible", field="tp", kv_heads=a.kv_heads, tp=p.attention_ranks)
-
-
-def layer_specs(model: ModelSpec, setting: Setting, notes: list[Note]) -> list[tuple[Spec, int]]:
-    """(spec, layer index) of every cache, before pages are unified."""
-    has_full = any(isinstance(k, Rows) and k.limit_tokens is None for k, _ in model.cache_groups())
-    states = [k for k, _ in model.cache_groups() if isinstance(k, State)]
-    if states and not setting.hybrid_manager:
-        raise UnsupportedValue("hybrid_manager_needed", field="hybrid_kv_cache_manager", engine=NAME)
-    block, page = block_size(model, setting, notes), 0
-    if states:
-        block, page = hybrid_block(model, setting, states, block)
-        notes.append(note("derived", "hybrid_block", block=block, page=page, source=cite("vLLM 0.33 platforms/interface.py")))
-    out: list[tuple[Spec, int]] = []
-    for kind, where in model.cache_groups():
-        spec = _spec(kind, model, where[0], setting, block, page)
-        if not setting.hybrid_manager and has_full and (spec.window or spec.chunk):
-            spec = replace(spec, kind="full", window=None, chunk=None)
-        out += [(spec, i) for i in where]
-    return sorted(out, key=lambda pair: pair[1])
-
-
-def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int, page: int) -> Spec:
-    p = setting.parallel
-    if isinstance(kind, State):
-        return Spec(kind="state", block_size=block, page_bytes=page, state_blocks=state_blocks(setting))
-    if not isinstance(kind, Rows) or kind.format != "kv" or kind.ratio != 1:
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind.kind, engine=NAME, version=VERSION)
-    heads, k_dim, v_dim = p.heads_on_rank(kind.heads), kind.k_dim, kind.v_dim
-    if kind.shard == "copy":
-        heads = kind.heads
-        attention = model.layers[layer].attention
-        if attention is not None and "vllm_expands_latent" in model.quirks:
-            heads, k_dim, v_dim = p.heads_on_rank(attention.q_heads), attention.qk_dim, attention.qk_dim
-    elif setting.kv.element.block_bytes < 2 * setting.kv.element.block_elements and k_dim % 16:
-        raise UnsupportedModel("head_dim_not_in_engine", field="head_dim", head_dim=k_dim, kv_dtype=setting.kv.name, engine=NAME)
-    row = setting.kv.row_bytes(heads, k_dim, v_dim)
-    window = kind.window + 1 if kind.window and "vllm_window_plus_one" in model.quirks else kind.window  # models/commandr.py
-    return Spec(kind=kind.kind, block_size=block, page_bytes=block * row, window=window, chunk=kind.chunk)
-
-
-# -- block sizes -------------------------------------------------------------------------------------------------------
-
-
-def is_latent(model: ModelSpec) -> bool:
-    return "vllm_expands_latent" not in model.quirks and any(k.kind == "latent" for k, _ in model.cache_groups())
-
-
-def block_size(model: ModelSpec, setting: Setting, notes: list[Note]) -> int:
-    """The user's block size, else the backend's: MLA takes 16 on SM8.0 / 9.0 (64 with an fp8 cache on Hopper: FlashMLA), 32 on SM10.0."""
-    smallest = DEFAULT_BLOCK_SIZE
-    if is_latent(model):
-        major = setting.capability[0] if setting.capability else None
-        if major is None:
-            notes.append(note("assumed", "mla_block_by_device", block=smallest))
-        elif major >= 10:
-            smallest = 32
-        elif major == 9 and setting.kv.element.block_bytes == 1:
-            smallest = 64
-    wide = max((k.k_dim for k, _ in model.cache_groups() if isinstance(k, Rows) and k.shard == "heads"), default=0)
-    if wide > 256 and setting.kv.element.block_bytes == 1:  # FlashAttention has no such heads in fp8; Triton's blocks are wider (executed on SM9.0)
-        if setting.capability is None or setting.capability[0] != 9:
-            raise UnsupportedModel("head_dim_not_in_engine", field="head_dim", head_dim=wide, kv_dtype=setting.kv.name, engine=NAME)
-        smallest = 64
-    asked = setting.block_size or smallest
-    if asked % smallest:
-        raise InvalidInput("block_size_multiple", field="block_size", value=asked, multiple=smallest)
-    return asked
-
-
-def state_blocks(setting: Setting) -> int:
-    """State slots of one request: 1 without prefix caching, 2 with it ("align" mode), 3 where the gated-delta prefill kernel of
-    Hopper keeps a checkpoint."""
-    if not setting.prefix_caching:
-        return 1
-    return 3 if setting.capability and setting.capability[0] == 9 else 2
-
-
-def hybrid_block(model: ModelSpec, setting: Setting, states: list[State], smallest: int) -> tuple[int, int]:
-    """(block size, page) of a model with states: the attention block is raised until its page holds a whole state."""
-    rows = [k for k, _ in model.cache_groups() if isinstance(k, Rows)]
-    if "gated_delta_net" not in model.quirks or not rows:
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind="state", engine=NAME, version=VERSION)
-    major = setting.capability[0] if setting.capability else None
-    if major not in (8, 9):
-        raise UnsupportedModel("hybrid_on_device", field="gpu", engine=NAME, version=VERSION)
-    row = max(setting.kv.row_bytes(setting.parallel.heads_on_rank(k.heads), k.k_dim, k.v_dim) for k in rows)
-    own: DType = setting.model_dtype
-    # "auto" keeps the recurrent matrix in the model's dtype here, where transformers and SGLang keep fp32.
-    half = [replace(s, tensors=tuple(replace(t, dtype=None) for t in s.tensors)) for s in states]
-    state = max(state_bytes(s, own, setting.parallel) for s in half)
-    align = smallest
-    if setting.prefix_caching and major == 9:
-        align = math.lcm(align, 64)  # chunk of the prefill kernel, at which checkpoints are taken
-    block = align * -(-state // (align * row))
-    return block, block * row
-
-
-# -- grouping ----------------------------------------------------------------------------------------------------------
-
-
-def group(specs: list[tuple[Spec, int]]) -> list[tuple[Spec, tuple[int, ...]]]:
-    """Equal specs in one bucket; every bucket is cut into groups of one size, so that any block id can serve any group.
-
-    Group size: the fewest layers of any bucket, or the most where that is less than 1.5 times as many (v1/core/kv_cache_planning.py).
-    """
-    if all(spec.kind == "full" for spec, _ in specs):  # layers of one kind make one group, also where their pages differ in size
-        return [(max((spec for spec, _ in specs), key=lambda x: x.page_bytes), tuple(layer for _, layer in specs))]
-    buckets: dict[Spec, list[int]] = {}
-    for spec, layer in unify_pages(specs):
-        buckets.setdefault(spec, []).append(layer)
-    if len(buckets) == 1:
-        return [(spec, tuple(where)) for spec, where in buckets.items()]
-    counts = [len(where) for where in buckets.values()]
-    size = max(counts) if max(counts) < 1.5 * min(counts) else min(counts)
-    out = []
-    for spec, where in buckets.items():
-        number = -(-len(where) // size)
-        # Layers are dealt out in turn, so that every pipeline stage gets its share of each group.
-        out += [(spec, tuple(where[k::number])) for k in range(number)]
-    return out
-
-
-def unify_pages(specs: list[tuple[Spec, int]]) -> list[tuple[Spec, int]]:
-    """All pages as large as the largest: a smaller one takes that many times more tokens where it divides, else it is padded."""
-    largest = max(spec.page_bytes for spec, _ in specs)
-    out = []
-    for spec, layer in specs:
-        factor, rest = divmod(largest, spec.page_bytes)
-        if spec.state_blocks or rest:
-            spec = replace(spec, page_bytes=largest)
-        elif factor > 1:
-            spec = replace(spec, page_bytes=largest, block_size=spec.block_size * factor)
-        out.append((spec, layer))
-    return out
-
-
-# -- what stays outside the KV pool ------------------------------------------------------------------------------------
+        if p.context > 1 and a.kv_rank is None and (a.kv_heads * p.context > p.attention_ranks or a.q_heads // a.kv_heads % p.context):
+            raise InvalidInput("context_ranks_gqa", field="dcp", dcp=p.context, tp=p.attention_ranks, kv_heads=a.kv_heads, q_heads=a.q_heads)
+    if p.context > 1 and any(isinstance(k, Rows) and k.limit_tokens is not None for k, _ in model.cache_groups()):
+        raise InvalidInput("context_ranks_window", field="dcp", dcp=p.context)
 
 
 def printed_tokens(num_blocks: int, blocks_per_request: int, max_model_len: int) -> int:

@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_layers, en_pages, en_probe, en_sources
+from planner.messages import en_layers, en_pages, en_probe, en_sources, en_weights
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -88,6 +88,20 @@ _PLANNER: dict[str, str] = {
     "error.gpus_not_dividing.hint": "GPUs = tensor parallel x pipeline parallel x replicas.",
     "error.more_stages_than_layers": "{value} pipeline stages are more than the model's {layers} layers.",
     "error.more_stages_than_layers.hint": "Use fewer stages.",
+    "error.mlp_not_divisible": "vLLM refuses: the feed-forward width {width} is not divisible by tensor parallel {tp}.",
+    "error.mlp_not_divisible.hint": "Choose a tensor parallel size that divides {width}.",
+    "error.context_ranks_gqa": "vLLM refuses: {dcp} context ranks with {kv_heads} KV heads and {q_heads} query heads on {tp} tensor ranks.",
+    "error.context_ranks_gqa.hint": "dcp may be at most tp / KV heads and must divide the query heads of one KV head; latent attention takes any divisor of tp.",
+    "error.context_ranks_window": "vLLM refuses decode context parallelism ({dcp}) for a model with windowed or chunked layers.",
+    "error.context_ranks_window.hint": "Leave out --dcp.",
+    "error.latent_with_windows": "These rules for {engine} do not cover latent rows beside windowed layers.",
+    "error.latent_with_windows.hint": "Plan with --engine architecture.",
+    "error.no_backend": "{engine} has no attention backend for {what} on this GPU: it needs compute capability {needs} or newer.",
+    "error.no_backend.hint": "Choose a newer GPU, or --engine architecture.",
+    "error.no_backend_for_wish": "The checkpoint asks for a {kv_dtype} cache, and {engine} has no sparse MLA backend for that on Hopper.",
+    "error.no_backend_for_wish.hint": "Say --kv-dtype fp8 (packed rows) or bf16, or choose a Blackwell GPU.",
+    "error.nothing_cached": "No layer of this model keeps a cache, so {engine} plans none.",
+    "error.nothing_cached.hint": "Plan with --engine architecture.",
     "error.no_draft_layers": "The config of this {model_type} names no draft (MTP) layers, so speculation has nothing to run.",
     "error.no_draft_layers.hint": "Leave out num_speculative_tokens, or use a config with num_nextn_predict_layers.",
     "error.heads_not_divisible": "vLLM refuses: {heads} attention heads are not divisible by tensor parallel {tp}.",
@@ -142,6 +156,11 @@ _PLANNER: dict[str, str] = {
     "note.fp32_run_in_half": "A float32 checkpoint is run in bf16.",
     "note.no_context_limit": "The file names no context limit; {tokens} tokens are taken.",
     "note.cached_after_repeat": "transformers caches this family's keys and values after repeating them to all query heads; serving engines do not.",
+    "note.engine_dropped_model": "{engine} 0.33 no longer builds {model_type} (last release: {last}); the figures are what its planner's rules make of these layers.",
+    "note.engine_ignores_kv_dtype": "{engine}'s {model_type} keeps its cache in {kv_dtype} whatever KV dtype is asked for.",
+    "note.packed_rows": "vLLM keeps DeepSeek-V4's rows packed (fp8_ds_mla: 584 bytes, pages rounded to 576) whatever the KV dtype; index keys take 132 bytes.",
+    "note.kv_dtype_by_device": "vLLM takes a {kv_dtype} cache for this model on this GPU by itself.",
+    "note.state_rule_not_run": "How {engine} keeps {mechanism} states on this device was read, not run: blocks a request may differ by one a group.",
     "note.draft_layers": "{layers} draft layers run and cache ({tokens} tokens a step). Their weights are taken to be those of the stack's layers.",
     "note.vllm_groups": "vLLM puts the layers into {groups} groups of equal size that share one pool; {padded} layer slots are padding.",
     "note.hybrid_block": "The attention block is raised to {block} tokens, so that one page ({page} bytes) holds a whole state.",
@@ -216,6 +235,7 @@ _PLANNER: dict[str, str] = {
     "option.pp": "pipeline parallel stages",
     "option.dp_attention": "data-parallel attention groups inside the tensor ranks",
     "option.ep": "expert parallel ranks",
+    "option.dcp": "decode context parallel ranks inside the tensor ranks",
     "option.dtype": "dtype the model runs in",
     "option.kv_dtype": "dtype of the KV cache",
     "option.weight_dtype": "dtype of the weights",
@@ -233,4 +253,4 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT
+TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT

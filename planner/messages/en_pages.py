@@ -14,6 +14,7 @@ _INPUTS = {
     "pp": ("Pipeline stages", "Groups of layers on different ranks (1 to 4,096)."),
     "dp_attention": ("Data-parallel attention", "Attention groups inside the tensor ranks; each serves its own requests."),
     "ep": ("Expert parallel", "Ranks over which whole experts are spread."),
+    "dcp": ("Decode context parallel", "Ranks inside the tensor ranks that share out the tokens of one cache (1 to 4,096)."),
     "memory_fraction": ("Memory fraction", "Share of the device's memory for the engine; empty: its default."),
     "weight_bytes": ("Stored weights", "Sum of the weight files, like 16 GB, instead of a figure from the shapes. A hub model fills it in by its headers."),
     "kv_memory": ("KV pool of a rank", "Replaces the budget, as an engine's log prints it: 40GiB, or bytes. Empty: from the GPU."),

@@ -109,7 +109,7 @@ def falcon(f: Fields) -> ModelSpec:
         raise UnsupportedValue("kv_heads_not_dividing", field="num_kv_heads", q_heads=q, kv_heads=kv)
     bias, parallel = f.flag("bias"), f.flag("parallel_attn", True)
     layer_norms = f.int_or(2, "num_ln_in_parallel_attn") if new else (1 if parallel else 2)
-    quirks = frozenset({"transformers_caches_query_heads"}) if new and kv != q else frozenset()
+    quirks = frozenset({"vllm_ignores_kv_dtype"}) | ({"transformers_caches_query_heads"} if new and kv != q else set())
     key = "new_decoder_architecture" if new else "multi_query"
     notes = (note("derived", "multi_query", field=key, kv_heads=kv, source=cite("transformers 5.24 models/falcon")),)
     return _uniform(f, _mha(f, hidden, q, kv), Mlp(width=f.int_or(4 * hidden, "ffn_hidden_size"), gated=False),

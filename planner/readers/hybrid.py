@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.dtypes import dtype
 from planner.errors import UnsupportedValue
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, cite, note
@@ -127,7 +128,8 @@ def nemotron_h(f: Fields) -> ModelSpec:
                state=f.int_or(128, "ssm_state_size"), width=f.int_or(4, "mamba_d_conv", "conv_kernel"), bias=bias, out_bias=bias,
                conv_bias=f.flag("mamba_conv_bias", f.flag("use_conv_bias", True)))  # fmt: skip
     norm, mlp_bias = shapes.norms(hidden, 1), f.flag("mlp_bias")
-    blocks: dict[str, LayerSpec] = {STATE: LayerSpec(caches=(m.cache(),), weights=m.weights(hidden) + norm)}
+    asked = dtype(f.text("mamba_ssm_cache_dtype") or "float32", f.name("mamba_ssm_cache_dtype"))
+    blocks: dict[str, LayerSpec] = {STATE: LayerSpec(caches=(m.cache(asked),), weights=m.weights(hidden) + norm)}
     if a:
         blocks[ATTENTION] = LayerSpec(caches=(shapes.rows_of(a),), attention=a, weights=shapes.gqa(hidden, a) + norm)
     if MLP in types:

@@ -18,12 +18,31 @@ from planner.readers.fields import MAX_LAYERS, Fields
 from planner.readers.llama import FULL
 
 
-def _state(heads: int, dim: int, width: int) -> State:
+def kda_state(heads: int, dim: int, width: int) -> State:
     return State(
         tensors=(
             StateTensor(name="conv", role="conv", elements=3 * heads * dim * width, columns=width),
-            StateTensor(name="recurrent", role="recurrent", elements=heads * dim * dim, dtype=DTYPES["fp32"]),
-        )
+            StateTensor(name="recurrent", role="recurrent", elements=heads * dim * dim, dtype=DTYPES["fp32"], asked=DTYPES["fp32"]),
+        ),
+        mechanism="kda",
+    )
+
+
+def kda_weights(hidden: int, heads: int, dim: int, width: int) -> tuple[Weight, ...]:
+    """A KDA layer with low-rank forget and output gates, as in Kimi-Linear."""
+    inner = heads * dim
+    return (
+        *shapes.column("qkv_proj", 3 * inner, hidden, "state", heads),
+        Weight(name="conv1d", shape=(3 * inner, 1, width), role="state", parts=heads),
+        *shapes.whole("f_a_proj", dim, hidden, "state"),
+        *shapes.column("f_b_proj", inner, dim, "state", heads),
+        Weight(name="dt_bias", shape=(inner,), role="state", parts=heads),
+        Weight(name="A_log", shape=(heads,), role="state", parts=heads),
+        *shapes.column("b_proj", heads, hidden, "state", heads),
+        *shapes.whole("g_a_proj", dim, hidden, "state"),
+        *shapes.column("g_b_proj", inner, dim, "state", heads),
+        *shapes.norms(dim, 1, name="gated_norm"),
+        *shapes.row("o_proj", hidden, inner, "state", heads),
     )
 
 
@@ -45,21 +64,8 @@ def kimi_linear(f: Fields) -> ModelSpec:
         types = [FULL if i and i % 4 == 0 else LINEAR for i in range(layers)]
         notes = (note("derived", "class_default", field=f.name("layer_types"), value=f"{types.count(FULL)} x {FULL}",
                       source=cite("transformers 5.24 models/kimi_linear")),)  # fmt: skip
-    inner, state = heads * dim, _state(heads, dim, width)
-    kda = (
-        *shapes.column("qkv_proj", 3 * inner, hidden, "state", heads),
-        Weight(name="conv1d", shape=(3 * inner, 1, width), role="state", parts=heads),
-        *shapes.whole("f_a_proj", dim, hidden, "state"),
-        *shapes.column("f_b_proj", inner, dim, "state", heads),
-        Weight(name="dt_bias", shape=(inner,), role="state", parts=heads),
-        Weight(name="A_log", shape=(heads,), role="state", parts=heads),
-        *shapes.column("b_proj", heads, hidden, "state", heads),
-        *shapes.whole("g_a_proj", dim, hidden, "state"),
-        *shapes.column("g_b_proj", inner, dim, "state", heads),
-        *shapes.norms(dim, 1, name="gated_norm"),
-        *shapes.row("o_proj", hidden, inner, "state", heads),
-    )
-    mlps, _ = mlps_of(f, layers, dense_default=1)
+    state, kda = kda_state(heads, dim, width), kda_weights(hidden, heads, dim, width)
+    mlps, doubts = mlps_of(f, layers, dense_default=1)
     latent = shapes.mla(hidden, a, f.flag("attention_bias"))
 
     def build(i: int) -> LayerSpec:
@@ -68,7 +74,7 @@ def kimi_linear(f: Fields) -> ModelSpec:
             return LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=mlps[i], weights=latent + rest)
         return LayerSpec(caches=(state,), mlp=mlps[i], weights=kda + rest)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, notes=notes)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, notes=notes, doubts=doubts)
 
 
 def _listed(linear: Fields, layers: int) -> list[str]:
@@ -90,7 +96,7 @@ def bailing_hybrid(f: Fields) -> ModelSpec:
     a = attention_of(f)
     group = f.int_or(6, "layer_group_size")
     types = shapes.layer_types(f, layers, TYPES) or [LINEAR if (i + 1) % group else FULL for i in range(layers)]
-    inner, state = heads * dim, _state(heads, dim, width)
+    inner, state = heads * dim, kda_state(heads, dim, width)
     kda = (
         *shapes.column("qkv_proj", 3 * inner, hidden, "state", heads),
         Weight(name="conv1d", shape=(3 * inner, 1, width), role="state", parts=heads),
@@ -101,7 +107,7 @@ def bailing_hybrid(f: Fields) -> ModelSpec:
         *shapes.norms(dim, 1, name="gated_norm"),
         *shapes.row("o_proj", hidden, inner, "state", heads),
     )
-    mlps, regular = mlps_of(f, layers, dense_default=2)
+    mlps, doubts = mlps_of(f, layers, dense_default=2)
     latent = shapes.mla(hidden, a, f.flag("attention_bias")) + shapes.column("g_proj", heads, hidden, "attention", heads)
 
     def build(i: int) -> LayerSpec:
@@ -110,4 +116,4 @@ def bailing_hybrid(f: Fields) -> ModelSpec:
             return LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=mlps[i], weights=latent + rest)
         return LayerSpec(caches=(state,), mlp=mlps[i], weights=kda + rest)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=regular)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, doubts=doubts)

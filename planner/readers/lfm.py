@@ -57,7 +57,7 @@ def _read(f: Fields, mlps: list[Mlp], default: list[str] | None = None, layer_no
     window = f.need_int("sliding_window", high=MAX_TOKENS) if WINDOW in types else None
     if (other := f.optional_int("conv_dim")) not in (None, hidden):
         raise UnsupportedValue("only_value", field=f.name("conv_dim"), value=other, want=hidden)
-    state = State(tensors=(StateTensor(name="conv", role="conv", elements=hidden * width, columns=width),))
+    state = State(tensors=(StateTensor(name="conv", role="conv", elements=hidden * width, columns=width),), mechanism="short_conv")
     conv = (
         Weight(name="conv", shape=(hidden, 1, width + bias), role="state", parts=hidden),
         *shapes.column("in_proj", 3 * hidden, hidden, "state", hidden, bias),

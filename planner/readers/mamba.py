@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.cache import State, StateTensor
-from planner.dtypes import DTYPES
+from planner.dtypes import DTYPES, DType
 from planner.errors import UnsupportedValue
 from planner.model import LayerSpec, ModelSpec, Weight
 from planner.notes import Note, cite, note
@@ -18,14 +18,10 @@ from planner.readers.build import model
 from planner.readers.fields import Fields
 
 
-def state_of(channels: int, width: int, recurrent: int) -> State:
-    """A convolution over `channels` and `recurrent` elements of fp32."""
-    return State(
-        tensors=(
-            StateTensor(name="conv", role="conv", elements=channels * width, columns=width),
-            StateTensor(name="recurrent", role="recurrent", elements=recurrent, dtype=DTYPES["fp32"]),
-        )
-    )
+def state_of(mechanism: str, channels: int, width: int, recurrent: int, *, groups: int = 0, shared: int = 0, asked: DType | None = None) -> State:
+    """A convolution over `channels` and `recurrent` elements of fp32. `shared`: channels of one of `groups` groups."""
+    conv = StateTensor(name="conv", role="conv", elements=channels * width, columns=width, groups=groups, group_elements=shared * width)
+    return State(tensors=(conv, StateTensor(name="recurrent", role="recurrent", elements=recurrent, dtype=DTYPES["fp32"], asked=asked)), mechanism=mechanism)
 
 
 # -- Mamba-1 -----------------------------------------------------------------------------------------------------------
@@ -43,7 +39,7 @@ class Mamba1:
     conv_bias: bool = True
 
     def cache(self) -> State:
-        return state_of(self.inner, self.width, self.inner * self.state)
+        return state_of("mamba1", self.inner, self.width, self.inner * self.state)
 
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         return (
@@ -99,8 +95,9 @@ class Mamba2:
     def channels(self) -> int:
         return self.inner + 2 * self.groups * self.state
 
-    def cache(self) -> State:
-        return state_of(self.channels, self.width, self.inner * self.state)
+    def cache(self, asked: DType | None = None) -> State:
+        """`asked`: the dtype that the file wants the state matrix in."""
+        return state_of("mamba2", self.channels, self.width, self.inner * self.state, groups=self.groups, shared=2 * self.state, asked=asked)
 
     def weights(self, hidden: int) -> tuple[Weight, ...]:
         return (

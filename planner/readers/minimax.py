@@ -8,6 +8,7 @@ from planner.model import LayerSpec, Mlp, ModelSpec
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import between
 from planner.readers.fields import Fields
 from planner.readers.hybrid import attention_of
 
@@ -29,7 +30,7 @@ def minimax(f: Fields) -> ModelSpec:
             note("derived", "class_default", field=f.name("layer_types"), value=f"{types.count(FULL)} x {FULL}", source=cite("transformers 5.24 minimax")),
         )
     inner = a.q_heads * a.qk_dim
-    state = State(tensors=(StateTensor(name="recurrent", role="recurrent", elements=inner * a.qk_dim),))
+    state = State(tensors=(StateTensor(name="recurrent", role="recurrent", elements=inner * a.qk_dim),), mechanism="lightning")
     m = Mlp(
         experts=f.need_int("num_local_experts", high=65_536), top_k=f.need_int("num_experts_per_tok", high=65_536), expert_width=f.need_int("intermediate_size")
     )
@@ -46,8 +47,10 @@ def minimax(f: Fields) -> ModelSpec:
             return LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=shapes.gqa(hidden, a) + rest)
         return LayerSpec(caches=(state,), mlp=m, weights=linear + rest)
 
-    exact = (f.optional_int("shared_intermediate_size", low=0) or 0) == 0
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, notes=notes, exact=exact)
+    # vLLM's class has a shared feed-forward part under a gate where the file asks for it; transformers' has none.
+    beside = 3 * hidden * (f.optional_int("shared_intermediate_size", low=0) or 0)
+    doubts = between("doubt_class_differs", 0, layers * (beside + hidden) if beside else 0, f.name("shared_intermediate_size"))
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, notes=notes, doubts=doubts)
 
 
 def minimax_m3(f: Fields) -> ModelSpec:

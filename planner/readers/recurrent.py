@@ -40,7 +40,7 @@ def recurrent_gemma(f: Fields) -> ModelSpec:
     )
     # transformers keeps width - 1 columns here, in its modules, unlike other convolutions: nothing is to be dropped.
     held = StateTensor(name="conv", role="recurrent", elements=lru * (width - 1))
-    kept = State(tensors=(held, StateTensor(name="rg_lru", role="recurrent", elements=lru, dtype=DTYPES["fp32"])))
+    kept = State(tensors=(held, StateTensor(name="rg_lru", role="recurrent", elements=lru, dtype=DTYPES["fp32"])), mechanism="rg_lru")
     state = LayerSpec(caches=(kept,), mlp=m, weights=recurrent + rest)
     stack = tuple(full if cycle[i % len(cycle)] == "attention" else state for i in range(layers))
     return model(f, stack, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True)
@@ -82,7 +82,7 @@ def rwkv5(f: Fields) -> ModelSpec:
 
 
 def _shifted(hidden: int, wkv: StateTensor) -> State:
-    return State(tensors=(StateTensor(name="token_shift", role="recurrent", elements=2 * hidden), wkv))
+    return State(tensors=(StateTensor(name="token_shift", role="recurrent", elements=2 * hidden), wkv), mechanism="rwkv")
 
 
 def gla(f: Fields) -> ModelSpec:
@@ -106,7 +106,7 @@ def gla(f: Fields) -> ModelSpec:
         *shapes.mlp(hidden, m),
         *shapes.norms(hidden, 2),
     )
-    layer = LayerSpec(caches=(State(tensors=tensors),), mlp=m, weights=weights)
+    layer = LayerSpec(caches=(State(tensors=tensors, mechanism="gla"),), mlp=m, weights=weights)
     return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
 
 
@@ -117,7 +117,7 @@ def xlstm(f: Fields) -> ModelSpec:
     heads = f.int_or(8, "num_heads")
     qk, v = (_portion(f, key, default, hidden) for key, default in (("qk_dim_factor", 0.5), ("v_dim_factor", 1.0)))
     qk_dim, v_dim = qk // heads, v // heads
-    state = State(tensors=(StateTensor(name="matrix_normaliser_maximum", role="recurrent", elements=heads * (qk_dim * v_dim + qk_dim + 1)),))
+    state = State(tensors=(StateTensor(name="matrix_normaliser_maximum", role="recurrent", elements=heads * (qk_dim * v_dim + qk_dim + 1)),), mechanism="mlstm")
     bias = f.flag("use_bias")
     wide = _portion(f, "ffn_proj_factor", 2.667, hidden, f.int_or(64, "ffn_round_up_to_multiple_of"))
     m = Mlp(width=wide)

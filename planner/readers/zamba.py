@@ -34,7 +34,7 @@ def zamba(f: Fields) -> ModelSpec:
     types = listed(f, layers, NAMES) or ([STATE, STATE, HYBRID] + [HYBRID if i % period == offset else STATE for i in range(layers - 3)])[:layers]
     inner, state, width = f.int_or(2, "mamba_expand") * hidden, f.int_or(16, "mamba_d_state"), f.int_or(4, "mamba_d_conv")
     rank, heads, bias = rank_of(f, hidden, "mamba_dt_rank"), f.int_or(2, "n_mamba_heads"), f.flag("mamba_proj_bias")
-    cache = state_of(inner, width, inner * state)
+    cache = state_of("mamba1", inner, width, inner * state)
     weights = (
         *shapes.column("in_proj", 2 * inner, hidden, "state", heads, bias),
         Weight(name="conv1d", shape=(inner, 1, width + f.flag("mamba_conv_bias", True)), role="state", parts=heads),

@@ -8,7 +8,9 @@ import pytest
 
 from planner.api import answer
 from planner.capacity import CapacityPlan, plan
-from planner.engines.vllm import Spec, group, version_tuple
+from planner.engines.vllm import version_tuple
+from planner.engines.vllm_groups import group
+from planner.engines.vllm_specs import Spec
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.readers import read_config
@@ -102,7 +104,10 @@ def test_pipeline_stages_follow_positions_and_the_poorest_decides() -> None:
         ("Llama-3.1-8B", {"tp": 4, "gpus": 4, "dp_attention": 3}, "dp_attention"),
         ("DeepSeek-V3", {"kv_dtype": "fp8", "block_size": 16}, "block_size"),
         ("Qwen3-Next-80B-A3B", {"hybrid_kv_cache_manager": False}, "hybrid_kv_cache_manager"),
-        ("Qwen3-Next-80B-A3B", {"gpu": "B200 SXM"}, "gpu"),
+        ("Llama-3.1-8B", {"tp": 2, "gpus": 2, "dcp": 2}, "dcp"),  # 8 KV heads: two ranks hold different heads
+        ("Gemma-3-27B", {"tp": 4, "gpus": 4, "dcp": 2}, "dcp"),
+        ("DeepSeek-V3", {"tp": 8, "gpus": 8, "dcp": 3}, "dcp"),
+        ("Falcon-7B", {"tp": 3, "gpus": 3}, "tp"),
         ("Llama-3.1-8B", {"kv_dtype": "q8_0"}, "kv_dtype"),
         ("Llama-3.1-8B", {"engine_version": "newest"}, "engine_version"),
     ],
@@ -129,8 +134,9 @@ def test_groups_are_equal_in_size_and_cover_every_layer_once() -> None:
 
 
 def test_a_bucket_less_than_half_as_large_again_sets_the_group_size() -> None:
-    full, window = Spec(kind="full", block_size=16, page_bytes=64), Spec(kind="window", block_size=16, page_bytes=64, window=128)
-    sizes = lambda a, b: sorted(len(w) for _, w in group([(full, i) for i in range(a)] + [(window, a + i) for i in range(b)]))  # noqa: E731
+    full = Spec(type="full", kind="full", block_size=16, page_bytes=64)
+    window = Spec(type="window", kind="window", block_size=16, page_bytes=64, window=128)
+    sizes = lambda a, b: sorted(len(g.members) for g in group([(full, i) for i in range(a)] + [(window, a + i) for i in range(b)]))  # noqa: E731
     assert sizes(19, 18) == [18, 19]
     assert sizes(10, 15) == [7, 8, 10]
     assert sizes(10, 14) == [10, 14]
@@ -143,14 +149,14 @@ def test_another_version_is_answered_with_a_note() -> None:
     assert version_tuple("v0.33.0rc1") == (0, 33, 0)
 
 
-ANSWERED_AT_LEAST = 460
+REFUSED_AT_MOST = 0.02
 GPUS = {"H100 stub SM9.0": "H100 SXM", "stub SM8.0": "A100 SXM 80GB", "stub SM10.0": "B200 SXM"}
 
 
 @pytest.mark.corpus
 def test_executed_rows() -> None:
     """Every row of vLLM's own planner is answered exactly or refused; none is wrong."""
-    wrong, right = [], 0
+    wrong, right, refused = [], 0, 0
     for r in corpus_rows("vllm_executed.csv"):
         if not r["num_blocks"]:
             continue
@@ -163,6 +169,7 @@ def test_executed_rows() -> None:
         try:
             out = answer("plan", str(corpus_file(f"configs/{r['file']}")), options)
         except PlannerError:
+            refused += 1
             continue
         got = (out["bytes_per_block"], out["blocks_per_request"], out["num_blocks"], out["kv_tokens"])
         want = tuple(int(r[k]) for k in ("bytes_per_block", "blocks_per_request", "num_blocks", "printed_tokens"))
@@ -170,4 +177,4 @@ def test_executed_rows() -> None:
         if got != want:
             wrong.append(f"{r['file']} tp{r['tp']} {r['kv_dtype']}: {got} != {want}")
     assert not wrong
-    assert right >= ANSWERED_AT_LEAST
+    assert refused <= REFUSED_AT_MOST * (right + refused)

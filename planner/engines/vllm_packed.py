@@ -1,0 +1,77 @@
+"""vLLM 0.33 on DeepSeek-V4: a window and compressed rows in each layer, in the packed fp8_ds_mla layout, pages rounded to 576 bytes.
+
+Sources (vllm 0.33.0 wheel): models/deepseek_v4/attention.py, compressor.py, v1/attention/backends/mla/sparse_swa.py; groups of different
+pages as in v1/core/kv_cache_planning.py for block-outermost layouts. Executed for Flash and Pro on SM9.0 and SM10.0.
+"""
+
+from __future__ import annotations
+
+from planner.cache import Kind, Rows
+from planner.engines.settings import Setting
+from planner.engines.vllm_groups import SpecGroup
+from planner.engines.vllm_specs import Member, Spec
+from planner.errors import UnsupportedModel, UnsupportedValue
+from planner.model import ModelSpec
+
+PAGE_ALIGN = 576
+ROPE_DIM, SCALE_BYTES = 64, 8  # of a row of 512: 448 in fp8, 64 in bf16, 8 bytes of scales
+WINDOW_BLOCK, COMPRESSED_BLOCK = 64, 256
+OVERLAP_RATIO = 4  # this ratio's compressor sees two windows at once, and so keeps rows twice as wide
+STATE_BLOCKS = {True: 4, False: 8}
+
+
+def is_packed(model: ModelSpec) -> bool:
+    return any(isinstance(k, Rows) and k.ratio != 1 for k, _ in model.cache_groups())
+
+
+def packed_groups(model: ModelSpec, setting: Setting) -> list[SpecGroup]:
+    """The groups of all layers: windows, compressed rows with their index keys, and the compressors' states by block size.
+
+    Compressed rows and index keys make one group, whose bytes are the price of a block; a bucket that would cost more is cut into as
+    few groups as stay below it. Raises where the model or the setting differs from what was executed.
+    """
+    if not setting.hybrid_manager:
+        raise UnsupportedValue("hybrid_manager_needed", field="hybrid_kv_cache_manager", engine="vllm")
+    if setting.capability is not None and setting.capability[0] < 9:
+        raise UnsupportedModel("no_backend", field="gpu", engine="vllm", what="DeepSeek-V4", needs="9.0")
+    buckets: dict[Spec, list[Member]] = {}
+    for kind, where in model.cache_groups():
+        for spec in _specs(kind, setting):
+            key = Spec(type=spec.type, kind="", block_size=spec.block_size, page_bytes=0, window=spec.window)
+            buckets.setdefault(key, []).extend((spec, i) for i in where)
+    price = max((sum(s.page_bytes for s, _ in members) for key, members in buckets.items() if key.type == "full"), default=0)
+    out = []
+    for key, found in buckets.items():
+        members = sorted(found, key=lambda pair: pair[1])
+        whole = sum(s.page_bytes for s, _ in members)
+        number = -(-whole // price) if price and key.type != "full" else 1
+        out += [SpecGroup(spec=members[0][0], members=tuple(members[k::number])) for k in range(number)]
+    return out
+
+
+def _specs(kind: Kind, setting: Setting) -> list[Spec]:
+    """The row's own page, and the state of the compressor that makes it: fp32 rows that live as long as a window."""
+    if not isinstance(kind, Rows) or kind.shard != "copy" or kind.v_dim or kind.heads != 1:
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind.kind, engine="vllm", version=setting.version)
+    row = _row_bytes(kind)
+    if kind.ratio == 1:
+        return [Spec(type="window", kind="window", block_size=WINDOW_BLOCK, page_bytes=_aligned(WINDOW_BLOCK * row), window=kind.window)]
+    if COMPRESSED_BLOCK % kind.ratio:
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"1/{kind.ratio}", engine="vllm", version=setting.version)
+    overlap = kind.ratio == OVERLAP_RATIO
+    block = STATE_BLOCKS[overlap]
+    state_row = 4 * 2 * (1 + overlap) * kind.k_dim
+    return [
+        Spec(type="full", kind=kind.kind, block_size=COMPRESSED_BLOCK, page_bytes=_aligned(COMPRESSED_BLOCK // kind.ratio * row)),
+        Spec(type="window", kind="state", block_size=block, page_bytes=_aligned(block * state_row), window=kind.ratio * (1 + overlap)),
+    ]
+
+
+def _row_bytes(kind: Rows) -> int:
+    if kind.format == "index":
+        return kind.k_dim + 4 * -(-kind.k_dim // 128)
+    return (kind.k_dim - ROPE_DIM) + 2 * ROPE_DIM + SCALE_BYTES
+
+
+def _aligned(size: int) -> int:
+    return -(-size // PAGE_ALIGN) * PAGE_ALIGN
