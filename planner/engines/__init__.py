@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from planner.cache import Pool
 from planner.engines import architecture, transformers, vllm, vllm_budget
 from planner.engines.settings import Allocation, LedgerLine, Setting
 from planner.errors import UnknownName
@@ -17,7 +18,7 @@ from planner.scenario import Scenario
 class Engine:
     """settle: defaults filled in. allocate: pools of one rank. lines: what comes off a device before the pool, weights among it.
 
-    `printed_tokens`: (blocks, blocks a request, largest length) -> the figure of the engine's log; None where it prints none.
+    `printed_tokens`: (setting, pool, blocks, blocks a request) -> the figure of the engine's log; None where it prints none.
     `reserves`: the pool is taken at start and is one number; the engine does not start unless one request of the largest length fits.
     `many_ranks`: it can spread a model over devices.
     """
@@ -27,7 +28,7 @@ class Engine:
     settle: Callable[[ModelSpec, Hardware | None, Scenario], Setting]
     allocate: Callable[[ModelSpec, Setting], Allocation]
     lines: Callable[[ModelSpec, Hardware, Scenario, Setting, LedgerLine], tuple[LedgerLine, ...]]
-    printed_tokens: Callable[[int, int, int], int] | None = None
+    printed_tokens: Callable[[Setting, Pool, int, int], int] | None = None
     reserves: bool = False
     many_ranks: bool = False
 

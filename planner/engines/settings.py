@@ -19,7 +19,7 @@ LineKind = Literal["measured", "documented", "derived", "assumed"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Everything that `allocate` may look at. `capability`: CUDA compute capability, None where unknown or not CUDA.
-    `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler
+    `latent`: whether this release keeps MLA's latent. `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler
     may have running at once."""
 
     engine: str
@@ -38,6 +38,8 @@ class Setting:
     capability: tuple[int, int] | None = None
     encoder_tokens: int = 0
     draft_tokens: int = 0
+    latent: bool = True
+    asked_version: str | None = None
     notes: tuple[Note, ...] = ()
 
     @property

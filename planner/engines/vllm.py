@@ -6,14 +6,13 @@ DeepSeek-V4's packed pages in vllm_packed.py. Sources: engine/arg_utils.py, conf
 
 from __future__ import annotations
 
-import re
-
 from planner.cache import Pool, Rows
 from planner.dtypes import DTYPES, kv_layout
+from planner.engines import vllm_versions
 from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype, parallel
 from planner.engines.vllm_groups import SpecGroup, group
 from planner.engines.vllm_packed import is_packed, packed_groups
-from planner.engines.vllm_specs import is_sparse, layer_specs
+from planner.engines.vllm_specs import has_windows, is_sparse, layer_specs
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -22,10 +21,9 @@ from planner.parallel import Parallel
 from planner.scenario import Scenario
 from planner.units import GIB
 
-NAME, VERSION = "vllm", "0.33.0"
+NAME, VERSION = "vllm", vllm_versions.NEWEST
 DEFAULT_BLOCK_SIZE = 16
-# gpu_memory_utilization by release, newest first (vLLM config/cache.py).
-MEMORY_FRACTIONS = (((0, 22), 0.92), ((0, 0), 0.90))
+HIGH_FRACTION = 0.95  # above it, what a long run fragments and what others take has been seen to end in out-of-memory errors
 # Families that this release no longer builds, and the last one that did (model_executor/models/registry.py).
 DROPPED = {
     "bamba": "0.23.0", "minimax": "0.23.0", "minimax_m1": "0.23.0", "minimax_text_01": "0.23.0", "dots1": "0.23.0", "mpt": "0.28.0",
@@ -43,9 +41,8 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     large = memory >= 70 * GIB and not (hardware and "A100" in hardware.name)
     batched = 16384 if memory >= 160 * GIB else 8192 if large else 2048
     notes: list[Note] = []
-    version = version_tuple(s.engine_version or VERSION)
-    if version[:2] != (0, 33):
-        notes.append(note("warning", "engine_version_nearest", asked=s.engine_version or "", used=VERSION))
+    rules, older = vllm_versions.rules_of(s.engine_version)
+    notes += older
     p = parallel(s)
     own = model_dtype(model, s)
     if own.name == "fp32" and s.dtype is None and s.kv_dtype == "auto":
@@ -74,6 +71,9 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     if longest is None:
         longest = s.tokens
         notes.append(note("assumed", "no_context_limit", tokens=s.tokens))
+    if s.memory_fraction and s.memory_fraction > HIGH_FRACTION:
+        notes.append(note("warning", "memory_fraction_high", field="memory_fraction", fraction=s.memory_fraction, source=cite("vLLM issues 153 and 2248")))
+    batches = (2 if p.pipeline == 1 else p.pipeline + 1) if s.async_scheduling else p.pipeline
     return Setting(
         engine=NAME,
         version=VERSION,
@@ -84,22 +84,17 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         max_model_len=longest,
         max_num_seqs=s.max_num_seqs or (1024 if large else 256),
         max_num_batched_tokens=s.max_num_batched_tokens or batched,
-        max_concurrent_batches=(2 if p.pipeline == 1 else p.pipeline + 1) if s.async_scheduling else p.pipeline,
+        max_concurrent_batches=batches if rules.all_in_flight else 1,
+        latent=rules.latent,
+        asked_version=s.engine_version,
         prefix_caching=s.prefix_caching,
-        hybrid_manager=s.hybrid_kv_cache_manager,
-        memory_fraction=s.memory_fraction or next(f for v, f in MEMORY_FRACTIONS if version[:2] >= v),
+        hybrid_manager=s.hybrid_kv_cache_manager and (rules.hybrid_manager or not has_windows(model)),
+        memory_fraction=s.memory_fraction or rules.memory_fraction,
         capability=hardware.compute_capability if hardware else None,
         encoder_tokens=s.encoder_tokens or 0,
         draft_tokens=s.num_speculative_tokens,
         notes=tuple(notes),
     )
-
-
-def version_tuple(text: str) -> tuple[int, ...]:
-    match = re.match(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?", text.strip())
-    if not match:
-        raise InvalidInput("version_unreadable", field="engine_version", value=text[:40])
-    return tuple(int(p or 0) for p in match.groups())
 
 
 def allocate(model: ModelSpec, setting: Setting) -> Allocation:
@@ -140,6 +135,9 @@ def _padding(groups: list[SpecGroup]) -> list[Note]:
 
 def check_heads(model: ModelSpec, p: Parallel) -> None:
     """vLLM's own refusals (config/model.py verify_with_parallel_config; the attention modules' assertions)."""
+    padded = -(-model.vocab_size // 64) * 64
+    if padded % p.tensor:  # VocabParallelEmbedding (model_executor/layers/vocab_parallel_embedding.py) pads to 64, then divides
+        raise InvalidInput("vocab_not_divisible", field="tp", vocab=padded, tp=p.tensor)
     for layer, _ in model.layer_groups():
         width = layer.mlp.width if layer.mlp else 0
         if width % p.tensor:  # MergedColumnParallelLinear (model_executor/layers/linear.py divide)
@@ -158,6 +156,7 @@ def check_heads(model: ModelSpec, p: Parallel) -> None:
         raise InvalidInput("context_ranks_window", field="dcp", dcp=p.context)
 
 
-def printed_tokens(num_blocks: int, blocks_per_request: int, max_model_len: int) -> int:
-    """ "GPU KV cache size: N tokens" of 0.33: the concurrency at the largest length, times that length."""
-    return int(num_blocks / blocks_per_request * max_model_len) if blocks_per_request else 0
+def printed_tokens(setting: Setting, pool: Pool, blocks: int, blocks_per_request: int) -> int:
+    """ "GPU KV cache size: N tokens" as the start-up log of this release prints it."""
+    rules, _ = vllm_versions.rules_of(setting.asked_version)
+    return vllm_versions.printed_tokens(rules, blocks, blocks_per_request, setting.max_model_len, len(pool.groups), pool.block_size or setting.max_model_len)

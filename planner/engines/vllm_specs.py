@@ -20,6 +20,7 @@ from planner.notes import Note, cite, note
 ENGINE = "vllm"
 SOURCE = cite("vLLM 0.33 platforms/interface.py")
 DEFAULT_BLOCK_SIZE = 16
+EXPANDED_DIM = 256
 DSA_BLOCK, MINIMAX_SPARSE_BLOCK, MLA_HYBRID_ALIGN = 64, 128, 128
 Type = Literal["full", "window", "chunk", "state", "cross"]
 
@@ -68,7 +69,7 @@ def layer_specs(model: ModelSpec, setting: Setting, notes: list[Note]) -> list[M
     has_full = any(isinstance(k, Rows) and k.limit_tokens is None for k in kinds)
     if states and not setting.hybrid_manager:
         raise UnsupportedValue("hybrid_manager_needed", field="hybrid_kv_cache_manager", engine=ENGINE)
-    if is_latent(model) and any(isinstance(k, Rows) and k.limit_tokens is not None for k in kinds):
+    if is_latent(model) and has_windows(model):
         raise UnsupportedModel("latent_with_windows", field="engine", engine=ENGINE)
     block, page = block_size(model, setting, notes), 0
     if states:
@@ -110,6 +111,10 @@ def is_latent(model: ModelSpec) -> bool:
     return "vllm_expands_latent" not in model.quirks and any(k.kind == "latent" for k, _ in model.cache_groups())
 
 
+def has_windows(model: ModelSpec) -> bool:
+    return any(isinstance(k, Rows) and k.limit_tokens is not None for k, _ in model.cache_groups())
+
+
 def is_sparse(model: ModelSpec) -> bool:
     """Latent rows with index keys beside them (DeepSeek sparse attention)."""
     return is_latent(model) and any(k.kind == "index" for k, _ in model.cache_groups())
@@ -123,6 +128,8 @@ def row_bytes(kind: Rows, model: ModelSpec, layer: int, setting: Setting) -> int
         return kind.k_dim + 4 * -(-kind.k_dim // 128) if is_latent(model) else setting.model_dtype.nbytes(kind.heads * kind.k_dim)
     if kind.shard == "heads":
         return setting.kv.row_bytes(setting.parallel.heads_on_rank(kind.heads), kind.k_dim, kind.v_dim)
+    if attention is not None and not setting.latent:  # before MLA came, heads were padded to FlashAttention's 256
+        return setting.kv.row_bytes(setting.parallel.heads_on_rank(attention.q_heads), EXPANDED_DIM, EXPANDED_DIM)
     if attention is not None and "vllm_expands_latent" in model.quirks:
         return setting.kv.row_bytes(setting.parallel.heads_on_rank(attention.q_heads), attention.qk_dim, attention.qk_dim)
     if is_sparse(model) and setting.kv.element.block_bytes == 1 and attention is not None and attention.kv_rank and major(setting) != 10:

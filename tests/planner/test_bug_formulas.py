@@ -85,20 +85,56 @@ def b210() -> None:
     assert gib(kv(json.dumps(config), 204_800)["architecture_bytes"]) == "25.00 GiB"
 
 
+def b057() -> None:
+    """fp8 halves the attention pages only: a state's page stays, so a request of a few tokens needs as many bytes as before."""
+    options = {"gpu": "A100 SXM 80GB", "kv_memory": "10GiB", "tokens": 32_768}
+    for config in ("qwen3_next", "falcon_h1"):
+        long, short = (
+            [answer("plan", str(CONFIGS / f"{config}.json"), options | {"max_model_len": n, "kv_dtype": d, "tokens": n}) for d in ("bf16", "fp8")]
+            for n in (4096, 16)
+        )
+        gain = [fp8["max_concurrency"] / bf16["max_concurrency"] for bf16, fp8 in (long, short)]
+        assert gain[1] < 1.1 < gain[0] < 2, (config, gain)
+
+
+def b143() -> None:
+    """Blocks of a request: ceil(length / block) of the attention groups plus the state slots of the others (3 with prefix caching)."""
+    options = {"gpu": "H100 SXM", "kv_memory": "40GiB", "max_model_len": 4096, "tokens": 4096}
+    for caching, slots in ((True, 3), (False, 1)):
+        out = answer("plan", str(CONFIGS / "nemotron_h.json"), options | {"prefix_caching": caching})
+        groups = out["pools"][0]["groups"]
+        states = [g for g in groups if g["kind"] == "state"]
+        rows = [g for g in groups if g["kind"] == "full"]
+        assert out["blocks_per_request"] == slots * len(states) + sum(-(-4096 // g["block_size"]) for g in rows)
+        assert states
+        assert rows
+
+
+def b196() -> None:
+    """Bytes a token are the stack's and the draft layers' together while the model drafts."""
+    source = json.dumps({**load("catalog:DeepSeek-V3").raw, "num_nextn_predict_layers": 1})
+    assert [kv(source, 100, engine="architecture", num_speculative_tokens=n)["architecture_bytes"] for n in (0, 1)] == [61 * 115_200, 62 * 115_200]
+
+
+def b204() -> None:
+    """DeepSeek-V2-Lite: heads padded to 256 before vLLM knew MLA (442,368 bytes a token), 31,104 since."""
+    options = {"gpu": "H100 SXM", "kv_memory": "35.42GiB", "max_model_len": 8192, "tokens": 8192}
+    old, new = (answer("plan", "catalog:DeepSeek-V2-Lite", options | {"engine_version": v}) for v in ("0.6.4", "0.33.0"))
+    assert (old["bytes_per_block"], new["bytes_per_block"]) == (16 * 442_368, 16 * 31_104)
+    assert old["num_blocks"] in range(5372, 5375)
+    assert round(old["max_concurrency"], 2) == 10.49 or round(old["max_concurrency"], 2) == 10.5
+
+
 ANSWERED: dict[str, Callable[[], None]] = {
     "B006": b006, "B008": b008, "B009": b009, "B016": b016, "B021": two_slopes, "B047": b047, "B088": b088, "B090": b088, "B181": two_slopes, "B183": b183,
-    "B188": b183, "B210": b210,
+    "B188": b183, "B210": b210, "B057": b057, "B143": b143, "B196": b196, "B204": b204,
 }  # fmt: skip
 NOT_YET = {
     "B012": "llama.cpp's cells and slots",
     "B038": "weights tensor by tensor with lists of unquantized modules",
-    "B057": "vLLM's pages of hybrids other than gated delta nets",
     "B063": "unsettled in the thread",
-    "B120": "a GGUF or Qwen3.8 file is not at hand; vLLM's pages of its states come with B057",
-    "B143": "as B057",
+    "B120": "a Qwen3.8 file is not at hand",
     "B166": "SGLang's state slots",
-    "B196": "draft models",
-    "B204": "vLLM before it kept latents",
     "B224": "SGLang's two pools",
     "B226": "experts kept off the device",
 }

@@ -8,7 +8,7 @@ import pytest
 
 from planner.api import answer
 from planner.capacity import CapacityPlan, plan
-from planner.engines.vllm import version_tuple
+from planner.engines.vllm_versions import version_tuple
 from planner.engines.vllm_groups import group
 from planner.engines.vllm_specs import Spec
 from planner.errors import PlannerError
