@@ -160,12 +160,15 @@ class Term:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Layers (by index in the model) that share a block table. Two terms: what the engine reserves for a request of the largest
-    length (`admission`), and what a running sequence holds (`resident`)."""
+    length (`admission`), and what a running sequence holds (`resident`). `content_bytes`: what a full unit holds in all its layers,
+    without padding (0: all of it); `limit_tokens`: the window or chunk itself, which the terms widen to whole units."""
 
     kind: str
     layers: tuple[int, ...]
     admission: Term
     resident: Term
+    content_bytes: int = 0
+    limit_tokens: int | None = None
 
     def bytes_per_unit(self) -> int:
         return len(self.layers) * self.resident.unit_bytes
@@ -245,9 +248,7 @@ class Pool:
                 return self.block_bytes * (sequences * self.units(tokens, term) + self.null_blocks)
             return sequences * sum(len(g.layers) * getattr(g, term).unit_bytes * getattr(g, term).units(tokens) for g in self.groups)
         again, shared = sequences - (sequences > 0), self.aligned(prefix)
-        held = sum(
-            self.price(g, term) * (sequences * getattr(g, term).units(tokens) - again * g.shared_units(tokens, shared, term)) for g in self.groups
-        )
+        held = sum(self.price(g, term) * (sequences * getattr(g, term).units(tokens) - again * g.shared_units(tokens, shared, term)) for g in self.groups)
         return held + self.block_bytes * self.null_blocks
 
     def num_blocks(self, budget_bytes: int) -> int | None:

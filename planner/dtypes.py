@@ -34,6 +34,8 @@ _TABLE = (
     ("q8_0", 32, 34), ("q5_1", 32, 24), ("q5_0", 32, 22), ("q4_1", 32, 20), ("q4_0", 32, 18), ("iq4_nl", 32, 18),
 )  # fmt: skip
 DTYPES: dict[str, DType] = {n: DType(name=n, block_elements=e, block_bytes=b) for n, e, b in _TABLE}
+# Scale (and minimum) bytes inside a block of the formats that carry them.
+SCALE_BYTES = {"mxfp8": 1, "mxfp4": 1, "nvfp4": 1, "q8_0": 2, "q5_1": 4, "q5_0": 2, "q4_1": 4, "q4_0": 2, "iq4_nl": 2}
 _ALIASES = {
     "float64": "fp64", "double": "fp64", "float32": "fp32", "float": "fp32", "f32": "fp32", "bfloat16": "bf16", "float16": "fp16", "half": "fp16",
     "f16": "fp16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2",
@@ -63,6 +65,14 @@ class KvLayout:
         if v_dim:
             bytes_ += self.element.nbytes(v_dim) + self.scale_bytes
         return heads * bytes_
+
+    def scales(self) -> KvLayout | None:
+        """The layout of the scales alone, for a line of their own; None where a row has none."""
+        inside = SCALE_BYTES.get(self.element.name, 0)
+        if not inside and not self.scale_bytes:
+            return None
+        only = DType(name=f"scales of {self.element.name}", block_elements=self.element.block_elements, block_bytes=inside)
+        return KvLayout(name=only.name, element=only, scale_bytes=self.scale_bytes)
 
 
 # Two fp32 scales a token and head inline (vLLM 0.33 v1/attention/backends/triton_attn.py); MLA rows carry both too.

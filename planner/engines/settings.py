@@ -18,9 +18,12 @@ LineKind = Literal["measured", "documented", "derived", "assumed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Everything that `allocate` may look at. `capability`: CUDA compute capability, None where unknown or not CUDA.
-    `latent`: whether this release keeps MLA's latent. `draft_tokens`: tokens that a step drafts (speculation). `max_in_flight_tokens`: batched tokens of all batches that the scheduler
-    may have running at once."""
+    """Everything that `allocate` may look at.
+
+    `capability`: CUDA compute capability, None where unknown or not CUDA. `latent`: whether this release keeps MLA's latent.
+    `draft_tokens`: tokens that a step drafts (speculation). `prints_concurrency`: the tokens that the engine prints are its concurrency
+    x the largest length. `max_in_flight_tokens`: batched tokens of all batches that the scheduler may have running at once.
+    """
 
     engine: str
     version: str
@@ -40,6 +43,7 @@ class Setting:
     draft_tokens: int = 0
     latent: bool = True
     asked_version: str | None = None
+    prints_concurrency: bool = False
     notes: tuple[Note, ...] = ()
 
     @property

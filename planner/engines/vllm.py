@@ -87,6 +87,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         max_concurrent_batches=batches if rules.all_in_flight else 1,
         latent=rules.latent,
         asked_version=s.engine_version,
+        prints_concurrency=rules.printed_by_concurrency,
         prefix_caching=s.prefix_caching,
         hybrid_manager=s.hybrid_kv_cache_manager and (rules.hybrid_manager or not has_windows(model)),
         memory_fraction=s.memory_fraction or rules.memory_fraction,

@@ -28,7 +28,9 @@ class SpecGroup:
         here = tuple(dict.fromkeys(layer for _, layer in self.members if layer in layers))
         one = self.page_bytes(layers) // len(here) if here else self.spec.page_bytes
         admission, resident = (replace(term, unit_bytes=one) for term in (self.spec.admission(setting), self.spec.resident()))
-        return Group(kind=self.spec.kind, layers=here, admission=admission, resident=resident)
+        content = sum(spec.content_bytes for spec, layer in self.members if layer in layers)
+        return Group(kind=self.spec.kind, layers=here, admission=admission, resident=resident, content_bytes=content,
+                     limit_tokens=self.spec.window or self.spec.chunk)  # fmt: skip
 
 
 def group(specs: list[Member]) -> list[SpecGroup]:
@@ -64,6 +66,6 @@ def unify_pages(specs: list[Member]) -> list[Member]:
         if spec.type == "state" or rest:
             spec = replace(spec, page_bytes=largest)
         elif factor > 1:
-            spec = replace(spec, page_bytes=largest, block_size=spec.block_size * factor)
+            spec = replace(spec, page_bytes=largest, block_size=spec.block_size * factor, content_bytes=spec.content_bytes * factor)
         out.append((spec, layer))
     return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 from planner.cache import Kind, Rows
 from planner.engines.settings import Setting
 from planner.engines.vllm_groups import SpecGroup
-from planner.engines.vllm_specs import Member, Spec
+from planner.engines.vllm_specs import Member, Spec, Type
 from planner.errors import UnsupportedModel, UnsupportedValue
 from planner.model import ModelSpec
 
@@ -55,16 +55,20 @@ def _specs(kind: Kind, setting: Setting) -> list[Spec]:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind.kind, engine="vllm", version=setting.version)
     row = _row_bytes(kind)
     if kind.ratio == 1:
-        return [Spec(type="window", kind="window", block_size=WINDOW_BLOCK, page_bytes=_aligned(WINDOW_BLOCK * row), window=kind.window)]
+        return [_page("window", "window", WINDOW_BLOCK, WINDOW_BLOCK * row, kind.window)]
     if COMPRESSED_BLOCK % kind.ratio:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"1/{kind.ratio}", engine="vllm", version=setting.version)
     overlap = kind.ratio == OVERLAP_RATIO
     block = STATE_BLOCKS[overlap]
     state_row = 4 * 2 * (1 + overlap) * kind.k_dim
     return [
-        Spec(type="full", kind=kind.kind, block_size=COMPRESSED_BLOCK, page_bytes=_aligned(COMPRESSED_BLOCK // kind.ratio * row)),
-        Spec(type="window", kind="state", block_size=block, page_bytes=_aligned(block * state_row), window=kind.ratio * (1 + overlap)),
+        _page("full", kind.kind, COMPRESSED_BLOCK, COMPRESSED_BLOCK // kind.ratio * row),
+        _page("window", "state", block, block * state_row, kind.ratio * (1 + overlap)),
     ]
+
+
+def _page(type_: Type, kind: str, tokens: int, content: int, window: int | None = None) -> Spec:
+    return Spec(type=type_, kind=kind, block_size=tokens, page_bytes=-(-content // PAGE_ALIGN) * PAGE_ALIGN, content_bytes=content, window=window)
 
 
 def _row_bytes(kind: Rows) -> int:
@@ -72,6 +76,3 @@ def _row_bytes(kind: Rows) -> int:
         return kind.k_dim + 4 * -(-kind.k_dim // 128)
     return (kind.k_dim - ROPE_DIM) + 2 * ROPE_DIM + SCALE_BYTES
 
-
-def _aligned(size: int) -> int:
-    return -(-size // PAGE_ALIGN) * PAGE_ALIGN

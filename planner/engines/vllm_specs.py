@@ -28,12 +28,14 @@ Type = Literal["full", "window", "chunk", "state", "cross"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """`page_bytes` for `block_size` tokens on one rank (a state: one slot). `type`: what can share a group; `kind`: what it holds.
-    `admission_units`, `resident_units`: fixed counts (states, an encoder's rows); the others follow from the tokens."""
+    `admission_units`, `resident_units`: fixed counts (states, an encoder's rows); the others follow from the tokens.
+    `content_bytes`: what a full page holds, padding apart."""
 
     type: Type
     kind: str
     block_size: int
     page_bytes: int
+    content_bytes: int = 0
     window: int | None = None
     chunk: int | None = None
     admission_units: int = 0
@@ -88,20 +90,22 @@ def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int
     if isinstance(kind, State):
         rows = any(isinstance(k, Rows) for k, _ in model.cache_groups())
         slots = state_slots(kind, setting, rows)
-        return Spec(type="state", kind="state", block_size=block, page_bytes=page or rank_state_bytes(kind, setting), admission_units=slots,
+        state = rank_state_bytes(kind, setting)
+        return Spec(type="state", kind="state", block_size=block, page_bytes=page or state, content_bytes=state, admission_units=slots,
                     resident_units=slots)  # fmt: skip
     if isinstance(kind, Cross):
         row = setting.kv.row_bytes(p.heads_on_rank(kind.heads), kind.k_dim, kind.v_dim)
         held = kind.source_tokens or setting.encoder_tokens
         # CrossAttentionSpec reserves max_num_encoder_input_tokens, which equals the batched tokens (config/scheduler.py).
-        return Spec(type="cross", kind="cross", block_size=block, page_bytes=block * row, admission_units=-(-setting.max_num_batched_tokens // block),
+        return Spec(type="cross", kind="cross", block_size=block, page_bytes=block * row, content_bytes=block * row, admission_units=-(-setting.max_num_batched_tokens // block),
                     resident_units=-(-held // block))  # fmt: skip
     if kind.ratio != 1:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind="compressed", engine=ENGINE, version=setting.version)
     window = kind.window + 1 if kind.window and "vllm_window_plus_one" in model.quirks else kind.window  # models/commandr.py
     spans = block * (setting.context_ranks if kind.limit_tokens is None else 1)
     type_: Type = "window" if window else "chunk" if kind.chunk else "full"
-    return Spec(type=type_, kind=kind.kind, block_size=spans, page_bytes=block * row_bytes(kind, model, layer, setting), window=window, chunk=kind.chunk)
+    page = block * row_bytes(kind, model, layer, setting)
+    return Spec(type=type_, kind=kind.kind, block_size=spans, page_bytes=page, content_bytes=page, window=window, chunk=kind.chunk)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ LEDGER: dict[str, str] = {
     "cuda_graphs": "#a9bedb",
     "non_torch": "#8b95a5",
     "kv_rows": "#0f8a7a",
+    "kv_rows_once": "#0f8a7a",
+    "kv_scales": "#5cb8a8",
     "kv_blocks": "#e09f2d",
     "kv_free": "#a8d8cf",
     "kv_remainder": "#c7ced6",

@@ -178,3 +178,15 @@ def test_executed_rows() -> None:
             wrong.append(f"{r['file']} tp{r['tp']} {r['kv_dtype']}: {got} != {want}")
     assert not wrong
     assert refused <= REFUSED_AT_MOST * (right + refused)
+
+
+def test_a_refused_start_says_what_it_needs_and_what_would_fit() -> None:
+    """Llama-3.1-8B at 131,072 tokens needs 8,192 blocks of 2 MiB: 16.00 GiB. In 10 GiB (one block is the null block) 5,119 blocks fit."""
+    p = planned("Llama-3.1-8B", max_model_len=131072, kv_memory=10 * 2**30)
+    said = {n.code: dict(n.args) for n in p.notes}["start_needs"]
+    assert (said["needs"], said["available"], said["fits"]) == ("16.00 GiB", "10.00 GiB", 5119 * 16)
+    assert (p.fits, p.limited_by) == (False, "start")
+    at_most = planned("Llama-3.1-8B", max_model_len=5119 * 16, kv_memory=10 * 2**30)
+    assert at_most.fits
+    assert "start_needs" not in {n.code for n in at_most.notes}
+    assert not planned("Llama-3.1-8B", max_model_len=5119 * 16 + 1, kv_memory=10 * 2**30).fits
