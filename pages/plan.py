@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import charts, errors, remedy, source, state, tables
+from pages.parts import charts, errors, mix_view, remedy, source, state, tables
 from pages.parts.headline import headline
 from planner.claims import claims
 from planner.heatmap import heat_map
@@ -12,6 +12,7 @@ from planner.messages import render
 from planner.report import MIME, file_name
 from planner.report import render as report
 from planner.report.content import gap_line
+from planner.units import count, gib
 
 current: source.Current = st.session_state["_current"]
 
@@ -38,11 +39,16 @@ with errors.shown():
     )
     st.caption(render("page.heat.click"))
 
+    mix_view.draw(p)
+
     st.subheader(render("page.formula"), anchor=False)
     with st.container(border=True):
         st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
         for claim in claims(p):
             st.caption(errors.plain(claim.text))
+        if p.footprint.prefix_tokens:
+            saved = p.footprint.prefix_bytes_saved
+            st.caption(render("page.prefix", {"tokens": count(p.scenario.shared_prefix), "saved": gib(saved), "bytes": count(saved)}))
     with st.expander(render("page.gap")):
         st.table(tables.gap_rows(p), hide_index=True)
 
@@ -58,10 +64,10 @@ with errors.shown():
     if st.session_state["_own"] is None:
         st.caption(render("page.permalink"), help=render("page.permalink.help"))
         st.text(state.permalink(current.scenario))
-    loaded = current.loaded
+    loaded, mix = current.loaded, mix_view.chosen()
     st.download_button(
         render("page.download_plan"),
-        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes),
+        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, mix=mix),
         file_name=file_name(p, "json"),
         mime=MIME["json"],
         on_click="ignore",

@@ -11,12 +11,14 @@ from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.errors import InvalidInput
 from planner.hardware import find
 from planner.launch import launch
+from planner.mix import Mix, from_text, read
+from planner.mix_capacity import mix_capacity
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.readers import read_config
 from planner.scenario import Scenario, from_options
-from planner.sources import Loaded, load
-from planner.weights import parameters, stored_bytes
+from planner.sources import Loaded, known_weight_bytes, load
+from planner.weights import parameters
 
 # Options of a request that are not part of a Scenario.
 _REQUEST_ONLY = ("command", "source", "remedies", "harmless")
@@ -45,11 +47,14 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
             s = from_options(chosen, Scenario(model=source[:400], engine="architecture", sequences=1))
             if "tokens" not in chosen:
                 raise InvalidInput("option_missing", field="tokens")
-            out = kv_json(measure(model, find(s.gpu), s), s)
+            if s.lengths:
+                raise InvalidInput("lengths_plan_only", field="lengths")
+            out = kv_json(measure(model, find(s.gpu), s), s) | {"parameters": parameters(model).to_json()}
         elif command == "plan":
+            mix, chosen = take_lengths(chosen, allow_paths=allow_paths)
             s = from_options(chosen, _plan_base(source, model, chosen))
             hardware = find(s.gpu) if s.gpu else None
-            out = plan_json(plan(model, hardware, with_stored_weights(s, loaded.provenance)), remedies=bool(options.get("remedies")))
+            out = plan_json(plan(model, hardware, with_stored_weights(s, loaded.provenance)), remedies=bool(options.get("remedies")), mix=mix)
         else:
             raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
     notes = [n.to_json() for n in loaded.notes]
@@ -58,20 +63,29 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
     return out
 
 
-def planned(source: str, options: Mapping[str, Any]) -> tuple[Loaded, CapacityPlan]:
-    """The plan of one source with the defaults of `plan` on the command line, and the config it was made from. Raises PlannerError."""
+def planned(source: str, options: Mapping[str, Any]) -> tuple[Loaded, CapacityPlan, Mix | None]:
+    """The plan of one source with the defaults of `plan` on the command line, the config it was made from, and the mix of lengths that
+    was asked for. Raises PlannerError."""
     loaded = load(source)
     model = model_of(loaded, tuple(str(k) for k in options.get("harmless") or ()))
-    chosen = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
+    mix, chosen = take_lengths({k: v for k, v in options.items() if k not in _REQUEST_ONLY}, allow_paths=True)
     s = from_options(chosen, _plan_base(source, model, chosen))
-    return loaded, plan(model, find(s.gpu) if s.gpu else None, with_stored_weights(s, loaded.provenance))
+    return loaded, plan(model, find(s.gpu) if s.gpu else None, with_stored_weights(s, loaded.provenance)), mix
+
+
+def take_lengths(chosen: Mapping[str, Any], *, allow_paths: bool) -> tuple[Mix | None, dict[str, Any]]:
+    """(the mix of lengths, the options with its short text, or without it where it has none). Raises InvalidInput."""
+    if chosen.get("lengths") is None:
+        return None, dict(chosen)
+    mix = read(chosen["lengths"], allow_paths=allow_paths)
+    return mix, {**chosen, "lengths": mix.text()}
 
 
 def with_stored_weights(s: Scenario, provenance: Mapping[str, Any]) -> Scenario:
-    """The same choices with the weights' stored bytes, where the hub told them and nothing else was asked for."""
+    """The same choices with the weights' stored bytes, where the source told them and nothing else was asked for."""
     if s.weight_bytes is not None or s.weight_dtype is not None:
         return s
-    return replace(s, weight_bytes=stored_bytes(provenance.get("safetensors_parameters")))
+    return replace(s, weight_bytes=known_weight_bytes(provenance))
 
 
 def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scenario:
@@ -88,7 +102,6 @@ def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scen
 
 
 def read_json(model: ModelSpec) -> dict[str, Any]:
-    p = parameters(model)
     return {
         "name": model.name,
         "model_type": model.model_type,
@@ -100,7 +113,7 @@ def read_json(model: ModelSpec) -> dict[str, Any]:
         "vocab_size": model.vocab_size,
         "max_context_tokens": model.max_context_tokens,
         "tied_embeddings": model.tied_embeddings,
-        "parameters": {"total": p.total, "active": p.active, "embedding": p.embedding, "routed_experts": p.routed_experts, "estimated": not p.exact},
+        "parameters": parameters(model).to_json(),
         "draft_layers": [[kind_json(k) for k in layer.caches] for layer in model.draft_layers],
         "layers": [{"index": i, "caches": [kind_json(k) for k in layer.caches], "shares_with": layer.shares_with} for i, layer in enumerate(model.layers)],
         "groups": [{**kind_json(k), "layers": len(where), "indices": list(where)} for k, where in model.cache_groups()],
@@ -137,6 +150,7 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
         "per_rank_bytes": list(f.per_rank_bytes),
         "admission_bytes": f.admission_bytes,
         "resident_bytes": f.engine_bytes,
+        "shared_prefix_bytes_saved": f.prefix_bytes_saved,
         "bytes_per_token_unbounded": f.bytes_per_token_unbounded,
         "windowed": list(f.windowed),
         "state_bytes_per_sequence": f.state_bytes_per_sequence,
@@ -153,7 +167,10 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
 # -- plan ----------------------------------------------------------------------------------------------------------------
 
 
-def plan_json(p: CapacityPlan, *, remedies: bool = False) -> dict[str, Any]:
+def plan_json(p: CapacityPlan, *, remedies: bool = False, mix: Mix | None = None) -> dict[str, Any]:
+    """`mix`: lengths that the scenario's text cannot hold; None: those of the text, if it has any."""
+    if mix is None and p.scenario.lengths:
+        mix = from_text(p.scenario.lengths)
     out = {
         "model": p.model.name,
         "engine": p.setting.engine,
@@ -180,15 +197,17 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False) -> dict[str, Any]:
         "architecture_bytes": p.footprint.architecture_bytes,
         "engine_bytes": p.footprint.engine_bytes,
         "admission_bytes": p.footprint.admission_bytes,
+        "shared_prefix_bytes_saved": p.footprint.prefix_bytes_saved,
         "per_rank_bytes": list(p.footprint.per_rank_bytes),
         "gap": [{"name": g.name, "code": g.code, "bytes": g.bytes} for g in p.gap],
         "kv_dtype": p.setting.kv.name,
         "formula": [line.text for line in p.footprint.formula],
+        "mix": mix_capacity(p, mix).to_json() if mix else None,
         "latency": None,
         "launch": launch(p, p.scenario.model if "/" in p.scenario.model else p.model.name),
         "scenario": p.scenario.to_json(),
         "identities": identities(p),
-        "notes": notes_json(p.notes),
+        "notes": notes_json((*p.notes, *(mix.notes if mix else ()))),
     }
     if remedies:
         from planner.remedies import remedies as find_remedies
@@ -230,6 +249,11 @@ def identities(p: CapacityPlan) -> list[dict[str, Any]]:
     for rank, lines in enumerate(p.ledgers):
         total = sum(line.bytes for line in lines)
         out.append({"name": "ledger_sums_to_memory", "rank": rank, "left": total, "right": whole, "holds": total == whole})
+    if p.num_blocks is not None and p.blocks_per_request and p.setting.prints_concurrency:
+        right = p.num_blocks * p.setting.max_model_len // p.blocks_per_request
+        out.append({"name": "tokens_agree_with_concurrency", "left": p.kv_tokens, "right": right, "holds": abs((p.kv_tokens or 0) - right) <= 1})
+    copies = sum(g.bytes for g in p.gap if g.code == "copies")
+    out.append({"name": "ranks_hold_every_row", "left": p.footprint.architecture_bytes + copies, "right": p.footprint.architecture_bytes, "holds": copies >= 0})
     gap = p.footprint.architecture_bytes + sum(g.bytes for g in p.gap)
     out.append({"name": "gap_explains_engine", "left": gap, "right": p.footprint.engine_bytes, "holds": gap == p.footprint.engine_bytes})
     return out

@@ -8,7 +8,8 @@ Terms take an int or a numpy array alike: the heat map and a single plan run thr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -203,8 +204,40 @@ def _at_least(value: Any, low: int) -> Any:
     return max(value, low) if isinstance(value, int) else value.clip(min=low)
 
 
+def _larger(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
 def _smaller(a: Any, b: Any) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """A cache that is taken whole at start (llama.cpp's context), at least for `sequences` sequences and `tokens` tokens; 0: as the load needs.
+
+    `tokens` are each sequence's own, or with `unified` those of all together. `most`: sequences that one such cache can serve.
+    """
+
+    most: int
+    sequences: int = 0
+    tokens: int = 0
+    unified: bool = False
+
+    def units(self, group: Group, term: Term, sequences: Any, tokens: Any) -> Any:
+        """Units of `group` that are taken. Unified: one row of cells for all, in which a window is kept once for each sequence."""
+        slots = _larger(sequences, self.sequences)
+        if not self.unified or term.unit_tokens is None:
+            return slots * term.units(_larger(tokens, self.tokens))
+        cells = _larger(sequences * tokens, self.tokens)
+        if term.cap_tokens is not None:
+            cells = _smaller(cells, term.cap_tokens + _at_least(slots - 1, 0) * (group.limit_tokens or 0))
+        return replace(term, cap_tokens=None).units(cells)
+
+    def hold(self, sequences: Any, tokens: Any) -> Any:
+        """Whether such a load can be put into the cache as it was asked for. Ints or arrays."""
+        enough = sequences <= (self.sequences or self.most)
+        return enough & ((sequences * tokens if self.unified else tokens) <= self.tokens) if self.tokens else enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +248,7 @@ class Pool:
     pooled: every unit of any group costs one block: block_bytes * (n * sum(units(S)) + null_blocks)
 
     With a shared prefix, n sequences hold ``n * units - (n - 1) * shared`` units of each group. `block_size`: the smallest block;
-    None: this memory has no block tables, so that nothing in it can be shared.
+    None: this memory has no block tables, so that nothing in it can be shared. `slots`: it is taken whole at start.
     """
 
     name: str
@@ -224,6 +257,7 @@ class Pool:
     block_bytes: int = 0
     block_size: int | None = None
     null_blocks: int = 0
+    slots: Slots | None = None
 
     def units(self, tokens: Any, term: str = "resident") -> Any:
         return sum(getattr(g, term).units(tokens) for g in self.groups)
@@ -231,6 +265,15 @@ class Pool:
     def price(self, group: Group, term: str = "resident") -> int:
         """Bytes of one unit of `group` in this pool."""
         return self.block_bytes if self.priced == "pooled" else len(group.layers) * int(getattr(group, term).unit_bytes)
+
+    def group_bytes(self, group: Group, sequences: Any, tokens: Any, term: str = "resident") -> Any:
+        """What one group holds of the load, nothing shared."""
+        t = getattr(group, term)
+        return self.price(group, term) * (self.slots.units(group, t, sequences, tokens) if self.slots else sequences * t.units(tokens))
+
+    def holds(self, sequences: Any, tokens: Any) -> Any:
+        """Whether the load can be put here at all, whatever its bytes."""
+        return self.slots.hold(sequences, tokens) if self.slots else True
 
     def aligned(self, prefix: Any) -> Any:
         """The part of a prefix that can be shared: where groups draw on one pool, it ends where a unit of each of them ends (vLLM 0.33
@@ -243,6 +286,8 @@ class Pool:
     def bytes(self, sequences: Any, tokens: Any, term: str = "resident", prefix: int = 0) -> Any:
         """Bytes held on this rank by `sequences` sequences of `tokens` tokens each, of which the first `prefix` are the same in all.
         Ints or numpy arrays that broadcast."""
+        if self.slots:
+            return sum(self.group_bytes(g, sequences, tokens, term) for g in self.groups)
         if not prefix:
             if self.priced == "pooled":
                 return self.block_bytes * (sequences * self.units(tokens, term) + self.null_blocks)
@@ -260,6 +305,8 @@ def max_sequences(pools: tuple[Pool, ...], tokens: int, budget_bytes: int, term:
 
     Each adds what it does not share; a shared prefix is held once.
     """
+    if most := max((p.slots.most for p in pools if p.slots), default=0):
+        return _last(most, lambda n: all(p.holds(n, tokens) for p in pools) and bool(sum(p.bytes(n, tokens, term) for p in pools) <= budget_bytes))
     none, one, two = (sum(p.bytes(n, tokens, term, prefix) for p in pools) for n in (0, 1, 2))
     each = two - one
     once = one - each  # what lies there whatever the number: null blocks and the shared prefix
@@ -271,13 +318,18 @@ def max_tokens(pools: tuple[Pool, ...], sequences: int, budget_bytes: int, limit
     monotone curve. 0 where one token, or the shared prefix itself, does not fit: sequences are at least as long as it."""
 
     def fit(tokens: int) -> bool:
-        return bool(sum(p.bytes(sequences, tokens, term, prefix) for p in pools) <= budget_bytes)
+        return all(p.holds(sequences, tokens) for p in pools) and bool(sum(p.bytes(sequences, tokens, term, prefix) for p in pools) <= budget_bytes)
 
-    low, high = 0, limit_tokens
+    low = 0
     if prefix:  # one token beyond it the curve begins to rise for good: there its last block can be shared
         low = next((t for t in (prefix + 1, prefix) if t <= limit_tokens and fit(t)), limit_tokens + 1)
         if low > limit_tokens:
             return 0
+    return _last(limit_tokens, fit, low)
+
+
+def _last(high: int, fit: Callable[[int], bool], low: int = 0) -> int:
+    """The last number up to `high` at which a falling `fit` still holds; `low` where none above it does."""
     while low < high:
         middle = (low + high + 1) // 2
         if fit(middle):

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from planner.budget import Budget, budget
+from planner.budget import Budget, budget, files_differ
 from planner.cache import Pool, max_sequences, max_tokens
 from planner.engines import engine
 from planner.engines.architecture import ideal_pools
 from planner.engines.settings import Allocation, LedgerLine, Setting, replicas
 from planner.errors import InvalidInput
 from planner.formula import FormulaLine, formula
+from planner.gap import GapLine, rank_waste
+from planner.gap import lines as gap_lines
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import Note, note
+from planner.prefix import SOURCE as PREFIX_SOURCE
+from planner.prefix import shared_prefix
 from planner.scenario import MAX_TOKENS, Scenario
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GapLine:
-    """One step from architecture bytes to engine bytes (whole batch, all ranks of all replicas that serve it)."""
-
-    code: str
-    bytes: int
-
-    @property
-    def name(self) -> str:
-        from planner.messages import render
-
-        return render(f"gap.{self.code}")
+from planner.units import gib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Bytes of the load without any device: what `kv` answers."""
+    """Bytes of the load without any device: what `kv` answers. `prefix_tokens`: how much of a shared prefix is held once;
+    `prefix_bytes_saved`: what that saves, over all ranks of a replica."""
 
     setting: Setting
     allocation: Allocation
@@ -49,6 +43,8 @@ class Footprint:
     cross_bytes: int
     formula: tuple[FormulaLine, ...]
     notes: tuple[Note, ...]
+    prefix_tokens: int = 0
+    prefix_bytes_saved: int = 0
 
     @property
     def engine_bytes(self) -> int:
@@ -118,7 +114,7 @@ class CapacityPlan:
     def longest_tokens_for_load(self) -> int:
         """The longest length at which all `sequences` of the load fit together."""
         limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
-        return max_tokens(self.pools, self.rank_sequences, max(0, self.kv_pool_bytes), limit)
+        return max_tokens(self.pools, self.rank_sequences, max(0, self.kv_pool_bytes), limit, prefix=self.footprint.prefix_tokens)
 
     @property
     def rank_sequences(self) -> int:
@@ -128,7 +124,7 @@ class CapacityPlan:
     def rank_bytes(self, sequences: Any, tokens: Any) -> Any:
         """Bytes on the binding rank for `sequences` of one replica at `tokens` each; ints or numpy arrays: the heat map's cells."""
         each = -(-sequences // self.setting.parallel.attention_data)
-        return sum(p.bytes(each, tokens) for p in self.pools)
+        return sum(p.bytes(each, tokens, prefix=self.footprint.prefix_tokens) for p in self.pools)
 
 
 def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences: int | None = None) -> Footprint:
@@ -140,7 +136,12 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
     n = s.sequences if sequences is None else sequences
     ideal = ideal_pools(model, setting.kv, setting.model_dtype, encoder_tokens=setting.encoder_tokens)
     one_copy = sum(p.bytes(n, s.tokens) for p in ideal)
-    by_stage = [_rank_bytes(pools, setting, n, s.tokens) for pools in allocation.stages]
+    prefix, prefix_notes = shared_prefix(s, setting, allocation)
+    by_stage = [_rank_bytes(pools, setting, n, s.tokens, prefix=prefix) for pools in allocation.stages]
+    saved = 0
+    if prefix:
+        saved = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens)) - sum(b for stage in by_stage for b in stage)
+        prefix_notes += (note("derived", "prefix_shared", field="shared_prefix", source=PREFIX_SOURCE, tokens=s.shared_prefix, saved=saved),)
     admission = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens, "admission"))
     notes: tuple[Note, ...] = ()
     if model.max_context_tokens and s.tokens > model.max_context_tokens:
@@ -164,7 +165,9 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
         cross_bytes_per_encoder_token=cross_one,
         cross_bytes=n * sum(len(g.layers) * g.resident.unit_bytes * g.resident.extra_units for g in cross),
         formula=formula(model, setting.kv, setting.model_dtype, s.tokens, n, setting.encoder_tokens),
-        notes=notes + setting.notes + allocation.notes,
+        notes=notes + setting.notes + allocation.notes + prefix_notes,
+        prefix_tokens=prefix,
+        prefix_bytes_saved=saved,
     )
 
 
@@ -177,10 +180,10 @@ def drafting(model: ModelSpec, s: Scenario) -> ModelSpec:
     return model.speculating()
 
 
-def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident") -> list[int]:
-    """Bytes on each tensor rank of a stage."""
+def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident", prefix: int = 0) -> list[int]:
+    """Bytes on each tensor rank of a stage. Each attention group holds a shared prefix of its own."""
     counts = setting.parallel.spread(sequences)
-    by_count = {n: sum(pool.bytes(n, tokens, term) for pool in pools) for n in set(counts)}
+    by_count = {n: sum(pool.bytes(n, tokens, term, prefix) for pool in pools) for n in set(counts)}
     return [by_count[n] for n in counts]
 
 
@@ -243,7 +246,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         by_load: dict[int, tuple[LedgerLine, ...]] = {}  # ranks with as many sequences have the same ledger
         for rank, n in enumerate(p.spread(per_replica)):
             if n not in by_load:
-                by_load[n] = _ledger(model, setting, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i)
+                by_load[n] = _ledger(model, foot, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i)
             ledgers.append(by_load[n])
     groups = p.attention_data
     return CapacityPlan(
@@ -264,56 +267,72 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         num_blocks=blocks,
         blocks_per_request=per_request,
         max_concurrency=blocks / per_request if blocks is not None and per_request else None,
-        kv_tokens=_kv_tokens(e.printed_tokens, pools, pool_bytes, blocks, per_request, longest),
-        max_sequences=groups * max_sequences(pools, s.tokens, max(0, pool_bytes)),
+        kv_tokens=_kv_tokens(e.printed_tokens, setting, pools, pool_bytes, blocks, per_request),
+        max_sequences=groups * max_sequences(pools, s.tokens, max(0, pool_bytes), prefix=foot.prefix_tokens),
         weights_bytes_per_rank=tuple(b.weights_bytes for b in budgets if b is not None for _ in range(p.tensor)),
         gap=_gap(model, foot, per_replica, s.tokens),
-        notes=_notes(model, s, foot, limited_by, longest),
+        notes=_notes(model, s, foot, limited_by, longest) + _start_notes(pools, pool_bytes, longest, one_request if e.reserves else 0),
     )
+
+
+def _start_notes(pools: tuple[Pool, ...], pool_bytes: int, longest: int, one_request: int) -> tuple[Note, ...]:
+    """What an engine that reserves says when it refuses to start: the bytes of one request of the largest length, without the null block
+    (vLLM 0.33 v1/core/kv_cache_utils.py), and the longest length that would fit."""
+    if not 0 < pool_bytes < one_request:
+        return ()
+    needs = sum(p.bytes(1, longest, "admission") - p.block_bytes * p.null_blocks for p in pools)
+    fits = max_tokens(pools, 1, pool_bytes, longest, "admission")
+    return (note("warning", "start_needs", field="max_model_len", longest=longest, needs=gib(needs), available=gib(pool_bytes), fits=fits),)
 
 
 def _room(pools: tuple[Pool, ...], pool_bytes: int, load: int) -> int:
     return pools[0].num_blocks(pool_bytes) or 0 if pools[0].priced == "pooled" and pool_bytes > 0 else pool_bytes - load
 
 
-def _kv_tokens(printed: Any, pools: tuple[Pool, ...], pool_bytes: int, blocks: int | None, per_request: int | None, longest: int) -> int | None:
+def _kv_tokens(printed: Any, setting: Setting, pools: tuple[Pool, ...], pool_bytes: int, blocks: int | None, per_request: int | None) -> int | None:
     """What the engine prints; an engine that prints nothing gets the tokens that one endless sequence could hold."""
     if printed is not None:
-        return printed(blocks, per_request, longest) if blocks is not None and per_request else None
+        return printed(setting, pools[0], blocks, per_request) if blocks is not None and per_request else None
     return max_tokens(pools, 1, max(0, pool_bytes), MAX_TOKENS)
 
 
 def _ledger(
-    model: ModelSpec, setting: Setting, b: Budget | None, pools: tuple[Pool, ...], pool_bytes: int, load: int, sequences: int, tokens: int, stage: int
+    model: ModelSpec, foot: Footprint, b: Budget | None, pools: tuple[Pool, ...], pool_bytes: int, load: int, sequences: int, tokens: int, stage: int
 ) -> tuple[LedgerLine, ...]:
-    """Lines of one rank: before the pool, the load's own rows, what blocks and groups add, what is free, the rest below a block.
-    Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
+    """Lines of one rank: before the pool, the load's own rows (those of a shared prefix once), what blocks and groups add, what is free,
+    the rest below a block. Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
+    setting, prefix = foot.setting, foot.prefix_tokens
     layers = setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
-    rows = sum(p.bytes(sequences, tokens) for p in ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers,
-                                                                encoder_tokens=setting.encoder_tokens))  # fmt: skip
+    held = partial(ideal_pools, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
+    rows = sum(p.bytes(sequences, tokens, prefix=prefix) for p in held(model, setting.kv, setting.model_dtype))
+    scales, only = 0, setting.kv.scales()
+    if only:
+        row_pools = (replace(p, groups=tuple(g for g in p.groups if g.kind != "state")) for p in held(model, only, setting.model_dtype))
+        scales = sum(p.bytes(sequences, tokens, prefix=prefix) for p in row_pools)
     remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
     lines = [
-        LedgerLine(code="kv_rows", bytes=rows, kind="derived"),
+        LedgerLine(code="kv_rows_once" if prefix else "kv_rows", bytes=rows - scales, kind="derived"),
+        LedgerLine(code="kv_scales", bytes=scales, kind="derived", args=(("kv_dtype", setting.kv.name),)),
         LedgerLine(code="kv_blocks", bytes=load - rows, kind="derived"),
         LedgerLine(code="kv_free", bytes=pool_bytes - load - remainder, kind="derived"),
         LedgerLine(code="kv_remainder", bytes=remainder, kind="derived"),
     ]
-    return (*(b.before if b else ()), *(line for line in lines if line.bytes or line.code != "kv_remainder"))
+    return (*(b.before if b else ()), *(line for line in lines if line.bytes or line.code not in ("kv_remainder", "kv_scales")))
 
 
 def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tuple[GapLine, ...]:
-    """Architecture bytes to engine bytes: copies over ranks, then windows, blocks and groups, then the null blocks."""
-    setting = foot.setting
-    shared, null = 0, 0
-    for layers, pools in zip(setting.parallel.stage_layers(len(model.layers), model.drafts), foot.allocation.stages, strict=True):
-        ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
-        shared += sum(_rank_bytes(ideal, setting, sequences, tokens))
-        null += setting.parallel.tensor * sum(p.block_bytes * p.null_blocks for p in pools)
-    return (
-        GapLine(code="copies", bytes=shared - foot.architecture_bytes),
-        GapLine(code="blocks", bytes=foot.engine_bytes - shared - null),
-        GapLine(code="null_blocks", bytes=null),
-    )
+    """Architecture bytes to engine bytes: copies over ranks, then the engine's rows and its waste rank by rank (planner/gap.py)."""
+    setting, p = foot.setting, foot.setting.parallel
+    shared, parts = 0, []
+    for layers, pools in zip(p.stage_layers(len(model.layers), model.drafts), foot.allocation.stages, strict=True):
+        ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=p, layers=layers, encoder_tokens=setting.encoder_tokens)
+        null = sum(q.block_bytes * q.null_blocks for q in pools)
+        for n, ranks in Counter(p.spread(sequences)).items():
+            rows = sum(q.bytes(n, tokens) for q in ideal)
+            shared += ranks * rows
+            parts.append({code: ranks * size for code, size in (rank_waste(pools, rows, n, tokens) | {"null_blocks": null}).items()})
+    parts.append({"copies": shared - foot.architecture_bytes, "shared_prefix": -foot.prefix_bytes_saved})
+    return gap_lines(parts)
 
 
 def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | None, longest: int) -> tuple[Note, ...]:
@@ -326,7 +345,7 @@ def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | Non
         out += (note("warning", "max_model_len_beyond", field="max_model_len", longest=s.max_model_len, limit=model.max_context_tokens),)
     if s.tokens > longest and s.max_model_len:
         out += (note("warning", "beyond_max_model_len", field="max_model_len", tokens=s.tokens, longest=longest),)
-    return out
+    return out + files_differ(model, s, foot.setting)
 
 
 def replan(p: CapacityPlan, **changes: Any) -> CapacityPlan:

@@ -40,6 +40,7 @@ def heat_map(p: CapacityPlan) -> HeatMap:
     """Powers of two up to the model's limit (and the chosen length) and up to 256 sequences (or the chosen number)."""
     limit = p.model.max_context_tokens or p.scenario.tokens
     tokens = _powers(FIRST_TOKENS, min(MAX_TOKENS, max(limit, p.scenario.tokens, 4 * FIRST_TOKENS)))[-MOST_COLUMNS:]
+    tokens = tuple(t for t in tokens if t >= p.scenario.shared_prefix) or (p.scenario.tokens,)  # none is shorter than its prefix
     sequences = _powers(1, min(MAX_SEQUENCES, max(LAST_SEQUENCES, 2 * p.scenario.sequences)))[-MOST_COLUMNS:]
     columns, rows = np.array(tokens, dtype=np.int64), np.array(sequences, dtype=np.int64)
     if p.rank_bytes(sequences[-1], tokens[-1]) >= 2**62:
@@ -72,7 +73,7 @@ def _line(p: CapacityPlan, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ..
     for t in sorted(between):
         room, each = _room(p, t)
         fixed = sum(pool.bytes(0, t) for pool in p.pools)
-        most = max_sequences(p.pools, t, max(0, room)) if not each else _most(p, t, room, each, fixed)
+        most = max_sequences(p.pools, t, max(0, room), prefix=p.footprint.prefix_tokens) if not each else _most(p, t, room, each, fixed)
         if most >= 1:
             out.append((t, most * p.setting.parallel.attention_data * p.replicas))
     return tuple(out)

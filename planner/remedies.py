@@ -68,7 +68,7 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
     """(code, changes). A load beyond the model's limit is cut to it first, which is all that helps where the rest then fits."""
     s, e = p.scenario, engine(p.setting.engine)
     limit = min(s.tokens, p.model.max_context_tokens or s.tokens)
-    cut: dict[str, Any] = {"tokens": limit, "max_model_len": limit if e.reserves else s.max_model_len}
+    cut: dict[str, Any] = {"tokens": limit, "max_model_len": limit if e.reserves else s.max_model_len, "shared_prefix": min(s.shared_prefix, limit)}
     if p.limited_by in ("model", "start"):
         yield "shorter" if limit < s.tokens else "cap_length", cut
     if p.limited_by != "model":

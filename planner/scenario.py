@@ -14,9 +14,11 @@ from planner.dtypes import KV_DTYPES
 from planner.errors import InvalidInput
 from planner.units import parse_bytes
 
-ENGINE_NAMES = ("architecture", "vllm", "transformers")
+ENGINE_NAMES = ("architecture", "vllm", "transformers", "llamacpp")
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")  # llama.cpp's names (common/arg.cpp)
 WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4")
 MAX_TOKENS, MAX_SEQUENCES = 100_000_000, 1_000_000
+MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,18 @@ OPTIONS: dict[str, Option] = {
     "max_num_seqs": Option(kind="int", high=MAX_SEQUENCES),
     "max_num_batched_tokens": Option(kind="int", high=MAX_TOKENS),
     "encoder_tokens": Option(kind="int", low=0, high=MAX_TOKENS),
+    "shared_prefix": Option(kind="int", low=0, high=MAX_TOKENS),
+    "lengths": Option(kind="text", high=MAX_LENGTHS_TEXT),
     "num_speculative_tokens": Option(kind="int", low=0, high=64),
+    "parallel": Option(kind="int", high=MAX_SEQUENCES),
+    "cache_type_k": Option(kind="choice", choices=CACHE_TYPES),
+    "cache_type_v": Option(kind="choice", choices=CACHE_TYPES),
+    "n_gpu_layers": Option(kind="int", low=0, high=100_000),
+    "n_ubatch": Option(kind="int", low=0, high=MAX_TOKENS),
+    "n_rs_seq": Option(kind="int", low=0, high=64),
+    "flash_attn": Option(kind="choice", choices=("auto", "on", "off")),
+    "kv_unified": Option(kind="flag"),
+    "swa_full": Option(kind="flag"),
     "prefix_caching": Option(kind="flag"),
     "hybrid_kv_cache_manager": Option(kind="flag"),
     "async_scheduling": Option(kind="flag"),
@@ -64,7 +77,8 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Defaults are the plan a newcomer sees first. `tokens`: prompt plus output of one sequence; `sequences`: at once, in total."""
+    """Defaults are the plan a newcomer sees first. `tokens`: prompt plus output of one sequence; `sequences`: at once, in total.
+    `shared_prefix`: tokens that all of them begin with. `lengths`: a mix of lengths as a text (planner/mix.py)."""
 
     model: str = "Llama-3.1-8B"
     gpu: str = "H100 SXM"
@@ -91,7 +105,18 @@ class Scenario:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     encoder_tokens: int | None = None
+    shared_prefix: int = 0
+    lengths: str | None = None
     num_speculative_tokens: int = 0
+    parallel: int | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    n_gpu_layers: int | None = None
+    n_ubatch: int | None = None
+    n_rs_seq: int = 0
+    flash_attn: str = "auto"
+    kv_unified: bool = False
+    swa_full: bool = False
     prefix_caching: bool = True
     hybrid_kv_cache_manager: bool = True
     async_scheduling: bool = True

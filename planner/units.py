@@ -60,6 +60,13 @@ def count(value: int | float) -> str:
     return f"{int(value):,}"
 
 
+def short_count(value: int) -> str:
+    """A number of elements in billions or millions: ``15.71 B``, ``505.4 M``; below a million all its digits."""
+    if value >= 10**9:
+        return f"{value / 10**9:,.2f} B"
+    return f"{value / 10**6:.1f} M" if value >= 10**6 else f"{value:,}"
+
+
 def seconds(value: float) -> str:
     """A time with a unit that suits its size."""
     if value >= 1:

@@ -45,6 +45,9 @@ def test_every_code_that_is_used_has_a_text() -> None:
                 for k in node.keywords:
                     if k.arg == "code" and isinstance(k.value, ast.Constant) and f"{prefix}.{k.value.value}" not in en.TEXT:
                         missing.add(f"{name}: {prefix}.{k.value.value}")
+            elif called in ("Doubt", "between"):
+                codes = [k.value.value for k in node.keywords if k.arg == "code" and isinstance(k.value, ast.Constant)] or texts[:1]
+                missing |= {f"{name}: note.{c}" for c in codes if f"note.{c}" not in en.TEXT}
             elif called in ("render", "say") and texts and texts[0] not in en.TEXT:
                 missing.add(f"{name}: {texts[0]}")
     assert not missing
@@ -74,7 +77,7 @@ def test_every_call_passes_what_its_text_needs() -> None:
 
 
 def test_no_code_is_defined_twice() -> None:
-    parts = [vars(en)[n].TEXT for n in ("en_sources", "en_pages", "en_probe", "en_layers")] + [en._PLANNER]
+    parts = [vars(en)[n].TEXT for n in ("en_gguf", "en_sources", "en_pages", "en_probe", "en_layers", "en_weights", "en_mix")] + [en._PLANNER]
     assert sum(map(len, parts)) == len(en.TEXT)
 
 

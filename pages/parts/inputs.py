@@ -16,7 +16,7 @@ from planner.sources import catalog
 ENGINES = ("vllm", *(e for e in ENGINE_NAMES if e != "vllm"))
 CHOICES = {"kv_dtype": KV_DTYPES, "weight_dtype": (state.AUTO, *WEIGHT_DTYPES), "dtype": (state.AUTO, *OPTIONS["dtype"].choices)}
 NUMBERS = ("tp", "pp", "dp_attention", "ep", "dcp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens",
-           "num_speculative_tokens")  # fmt: skip
+           "num_speculative_tokens", "shared_prefix")  # fmt: skip
 FLAGS = ("prefix_caching", "hybrid_kv_cache_manager", "async_scheduling")
 ADVANCED = (*CHOICES, *NUMBERS, "memory_fraction", *state.TEXTS, *FLAGS)
 
@@ -44,7 +44,7 @@ def _own() -> None:
     s = st.session_state
     with st.expander(render("page.own"), key="own_models", width=480):
         st.file_uploader(
-            render("page.upload"), accept_multiple_files=True, key="uploads", max_upload_size=4, on_change=source.uploaded, help=render("page.upload.help")
+            render("page.upload"), accept_multiple_files=True, key="uploads", max_upload_size=32, on_change=source.uploaded, help=render("page.upload.help")
         )
         if len(s["uploads"] or []) > source.MAX_FILES:
             st.warning(render("page.too_many_files", {"count": len(s["uploads"]), "limit": source.MAX_FILES}))

@@ -15,12 +15,13 @@ import streamlit as st
 from pages.parts.errors import plain
 from planner.errors import PlannerError
 from planner.messages import render
+from planner.mix import from_text
 from planner.scenario import OPTIONS, Scenario, from_options
 
 AUTO = "auto"
 TEXTS = ("kv_memory", "weight_bytes", "engine_version")
 CARRIED = ("prompt", "output")
-MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", *CARRIED)
+MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", "lengths", *CARRIED)
 DEFAULTS = Scenario()
 
 
@@ -30,6 +31,7 @@ def begin() -> None:
     if "_begun" in s:
         return
     s["_begun"], s["_own"], s["_uploads"], s["_link_faults"], s["_carried"] = True, None, {}, [], {}
+    s["_mix"] = s["_mix_fault"] = None
     asked = {k: v for k, v in st.query_params.to_dict().items() if k in OPTIONS}
     for name, value in asked.items():
         try:
@@ -65,6 +67,9 @@ def take(changes: Mapping[str, Any]) -> None:
     for name, value in changes.items():
         if name in CARRIED:
             continue
+        if name == "lengths":
+            st.session_state["lengths"], st.session_state["_mix"] = value or "", None
+            continue
         if value is None:
             value = "" if name in TEXTS else AUTO if OPTIONS[name].kind == "choice" else None
         st.session_state[name] = str(value) if name in TEXTS else value
@@ -74,8 +79,25 @@ def take(changes: Mapping[str, Any]) -> None:
 def scenario(model_name: str) -> Scenario:
     """The widgets' values, checked again here: limits in a browser are a courtesy."""
     s = st.session_state
-    values = {name: s[name] for name in OPTIONS if name in s and s[name] not in (None, "", AUTO) and name != "model"}
-    return from_options({**values, **s["_carried"], "model": model_name})
+    values = {name: s[name] for name in OPTIONS if name in s and s[name] not in (None, "", AUTO) and name not in ("model", "lengths")}
+    return from_options({**values, **s["_carried"], "lengths": lengths(), "model": model_name})
+
+
+def lengths_text() -> str:
+    """What stands in the field of lengths, which the Plan page draws below its answer: its value, or the address's."""
+    s = st.session_state
+    if "lengths" in s:
+        s["_lengths"] = s["lengths"]
+    return str(s.get("_lengths", st.query_params.get("lengths")) or "").strip()
+
+
+def lengths() -> str | None:
+    """The text of a mix of lengths; None where there is none or it cannot be read, which the Plan page then says."""
+    text = lengths_text()
+    try:
+        return text if text and from_text(text) else None
+    except PlannerError:
+        return None
 
 
 def permalink(chosen: Scenario) -> str:

@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_layers, en_pages, en_probe, en_sources, en_weights
+from planner.messages import en_gguf, en_layers, en_mix, en_pages, en_probe, en_sources, en_weights
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -53,6 +53,12 @@ _PLANNER: dict[str, str] = {
     "error.not_a_causal_model.hint": "Encoders keep no KV cache. For a decoder, give a config whose architectures ends in ForCausalLM.",
     "error.no_cache_in_class": "Models of the type {model_type} do not keep a plain KV cache.",
     "error.no_cache_in_class.hint": "Give a config of another family.",
+    "error.denoising": "Models of the type {model_type} write blocks of text by denoising: what they keep is the sampler's choice, not the config's ({field}).",
+    "error.denoising.hint": "Plan an autoregressive model, or describe the layers by hand as the sampler keeps them.",
+    "error.patched": "Models of the type {model_type} cut bytes into patches while reading: how many rows they keep depends on the text ({field}).",
+    "error.patched.hint": "Describe the layers by hand, with the rows of a typical text.",
+    "error.prompt_kept": "Models of the type {model_type} keep every row of the prompt and a window of the answer: bytes depend on where the prompt ends ({field}).",
+    "error.prompt_kept.hint": "Describe the layers by hand: full rows for the prompt's length, then the window.",
     "error.encoder_alone": "{architecture} is an encoder without its decoder: it keeps no KV cache.",
     "error.encoder_alone.hint": "Give the config of the whole encoder-decoder model.",
     "error.cross_layers_unreadable": "{field} is {value}; it must list layers below {layers}, each once.",
@@ -162,6 +168,7 @@ _PLANNER: dict[str, str] = {
     "note.engine_dropped_model": "{engine} 0.33 no longer builds {model_type} (last release: {last}); the figures are what its planner's rules make of these layers.",
     "note.engine_ignores_kv_dtype": "{engine}'s {model_type} keeps its cache in {kv_dtype} whatever KV dtype is asked for.",
     "note.memory_fraction_high": "A memory fraction of {fraction} leaves little for fragmentation and for other processes; runs have ended out of memory there.",
+    "note.start_needs": "The engine refuses to start with a largest length of {longest} tokens: one request needs {needs} of KV cache, {available} are there. The longest length that fits is {fits} tokens.",
     "note.packed_rows": "vLLM keeps DeepSeek-V4's rows packed (fp8_ds_mla: 584 bytes, pages rounded to 576) whatever the KV dtype; index keys take 132 bytes.",
     "note.kv_dtype_by_device": "vLLM takes a {kv_dtype} cache for this model on this GPU by itself.",
     "note.state_rule_not_run": "How {engine} keeps {mechanism} states on this device was read, not run: blocks a request may differ by one a group.",
@@ -182,11 +189,18 @@ _PLANNER: dict[str, str] = {
     "ledger.non_torch": "Context and communication buffers",
     "ledger.cuda_graphs": "CUDA graphs",
     "ledger.kv_rows": "KV cache of the load",
+    "ledger.kv_scales": "Scales of {kv_dtype} rows",
     "ledger.kv_blocks": "Blocks, groups and windows beyond it",
     "ledger.kv_free": "KV pool, free",
     "ledger.kv_remainder": "Rest below one block",
     "gap.copies": "copies on several ranks",
-    "gap.blocks": "whole blocks, group padding, windows, states",
+    "gap.row_layout": "rows in the engine's own layout (scales, packed rows, index keys, state types)",
+    "gap.last_block": "empty part of the last block",
+    "gap.window_slack": "windows kept in whole blocks",
+    "gap.state_slots": "further slots of each state",
+    "gap.state_pages": "states padded to a page",
+    "gap.padding": "pages and groups padded to one size",
+    "gap.blocks": "what the engine holds beyond the rows",
     "gap.null_blocks": "one unused block a rank",
     "formula.kv": "2 x {layers} x {heads} KV heads x {k_dim} x {tokens} x {sequences} x {element} = {total}",
     "formula.kv_uneven": "({k_dim} + {v_dim}) x {layers} x {heads} KV heads x {tokens} x {sequences} x {element} = {total}",
@@ -220,7 +234,7 @@ _PLANNER: dict[str, str] = {
     "cli.plan": "does it fit, how many, how long",
     "cli.report": "a capacity report as a file",
     "cli.batch": "one JSON request a line, one answer a line",
-    "cli.source": "config.json, folder, catalog name, hub id (org/model@revision), page address or JSON text",
+    "cli.source": "config.json, GGUF file, folder, catalog name, hub id (org/model@revision), page address or JSON text",
     "cli.json": "print JSON",
     "cli.harmless": "a key of an unknown model type that you know does not touch the cache (repeatable)",
     "cli.remedies": "also re-plan what would make it fit",
@@ -257,4 +271,4 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT
+TEXT: dict[str, str] = _PLANNER | en_gguf.TEXT | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT | en_mix.TEXT

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.capacity import CapacityPlan
 from planner.errors import InvalidInput
+from planner.mix import Mix, from_text
 from planner.notes import Note
 
 FORMATS = ("json", "md", "html", "csv")
@@ -17,13 +18,15 @@ MIME = {"json": "application/json", "md": "text/markdown", "html": "text/html", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the writers get: the plan, where its config came from (with the config itself, so that the file reads back), and the date."""
+    """What the writers get: the plan, where its config came from (with the config itself, so that the file reads back), the mix of
+    lengths if there is one, and the date."""
 
     plan: CapacityPlan
     provenance: Mapping[str, Any]
     config: Mapping[str, Any] | None = None
     notes: tuple[Note, ...] = ()
     probe: Mapping[str, Any] | None = field(default=None, repr=False)
+    mix: Mix | None = None
     created: str = ""
 
 
@@ -35,15 +38,18 @@ def render(
     *,
     config: Mapping[str, Any] | None = None,
     notes: Iterable[Note] = (),
+    mix: Mix | None = None,
     created: str | None = None,
 ) -> bytes:
-    """The report as bytes. `probe`: a ProbeResult as JSON. `created`: the date to print; None: today. Raises InvalidInput for the format."""
+    """The report as bytes. `probe`: a ProbeResult as JSON. `mix`: lengths; None: those of the scenario's text. `created`: the date to
+    print; None: today. Raises InvalidInput for the format."""
     request = Request(
         plan=plan,
         provenance=provenance,
         config=config,
         notes=tuple(notes),
         probe=probe,
+        mix=mix or (from_text(plan.scenario.lengths) if plan.scenario.lengths else None),
         created=datetime.date.today().isoformat() if created is None else created,
     )
     return _writer(fmt)(request)
@@ -54,8 +60,8 @@ def write(source: str, options: Mapping[str, Any], fmt: str) -> bytes:
     from planner.api import planned
 
     _writer(fmt)
-    loaded, plan = planned(source, options)
-    return render(plan, fmt, loaded.provenance, config=loaded.raw, notes=loaded.notes)
+    loaded, plan, mix = planned(source, options)
+    return render(plan, fmt, loaded.provenance, config=loaded.raw, notes=loaded.notes, mix=mix)
 
 
 def file_name(plan: CapacityPlan, fmt: str) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.api import identities
 from planner.capacity import CapacityPlan
 from planner.claims import claims
 from planner.heatmap import HeatMap, heat_map
 from planner.messages import render
-from planner.notes import Note
+from planner.mix_capacity import MixCapacity, mix_capacity
 from planner.report.choices import setting_rows
 from planner.units import count, gib, memory, percent, seconds
+
+if TYPE_CHECKING:
+    from planner.report import Request
 
 TIGHT_FRACTION = 0.05
 YES = {True: "yes", False: "no"}
@@ -87,6 +90,8 @@ def facts(p: CapacityPlan) -> tuple[tuple[str, str, str], ...]:
         ("max_sequences", count(p.max_sequences * p.replicas), ""),
         ("longest_context", render("report.tokens", {"tokens": count(p.longest_context_tokens())}), ""),
     ]
+    if f.prefix_tokens:
+        out.append(("prefix_saved", gib(f.prefix_bytes_saved * p.replicas), _exact(f.prefix_bytes_saved * p.replicas)))
     if p.kv_tokens is not None:
         out.append(("kv_tokens", render("report.tokens", {"tokens": count(p.kv_tokens)}), ""))
     return tuple((render(f"report.fact.{code}"), value, exact) for code, value, exact in out)
@@ -117,7 +122,8 @@ def _rank_label(ranks: list[int], whole: int) -> str:
     return render("report.rank.some", {"ranks": len(ranks), "first": ranks[0], "last": ranks[-1]})
 
 
-def build(p: CapacityPlan, provenance: Mapping[str, Any], created: str, notes: Iterable[Note] = (), probe: Mapping[str, Any] | None = None) -> Report:
+def build(r: Request) -> Report:
+    p, probe = r.plan, r.probe
     kinds = distinct_ranks(p)
     ledger = tuple((label, line.name, gib(line.bytes), count(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
     groups = tuple(
@@ -136,12 +142,15 @@ def build(p: CapacityPlan, provenance: Mapping[str, Any], created: str, notes: I
         _table("scenario", ("option", "value"), tuple(setting_rows(p))),
         _table("identities", ("line", "rank", "left", "right", "holds"), held, {2, 3}),
     ]
+    mixed = mix_capacity(p, r.mix) if r.mix else None
+    if mixed is not None:
+        tables.insert(3, _table("mix", ("line", "value"), mix_rows(mixed), {1}))
     if probe is not None:
         tables.append(_table("probe", ("line", "predicted", "measured", "how"), tuple(probe_rows(probe)), {1, 2}))
-    everything = (*notes, *p.notes, *claims(p))
+    everything = (*r.notes, *p.notes, *(mixed.notes if mixed else ()), *claims(p))
     return Report(
         title=render("report.title", {"model": p.model.name}),
-        created=created,
+        created=r.created,
         state=state_of(p),
         verdict=verdict(p),
         facts=facts(p),
@@ -152,8 +161,22 @@ def build(p: CapacityPlan, provenance: Mapping[str, Any], created: str, notes: I
         memory_bytes=sum(line.bytes for line in p.ledgers[p.binding_rank]),
         heat=heat_map(p),
         notes=_table("notes", ("level", "text", "field", "source"), tuple((render(f"report.level.{n.level}"), n.text, n.field, n.source) for n in everything)),
-        provenance=_table("provenance", ("option", "value"), tuple((k, str(v)) for k, v in sorted(provenance.items()))),
+        provenance=_table("provenance", ("option", "value"), tuple((k, str(v)) for k, v in sorted(r.provenance.items()))),
     )
+
+
+def mix_rows(m: MixCapacity) -> tuple[tuple[str, str], ...]:
+    """The figures of a mix of lengths under their names; bytes exactly."""
+    values = m.to_json()
+    rows = [(render("report.table.mix"), render("mix.requests", {"points": values["points"], "rows": values["rows"]}))]
+    lengths = ("mean_tokens", "p50_tokens", "p99_tokens", "longest_tokens", "tokens_held")
+    rows += [(render(f"mix.{name}"), render("report.tokens", {"tokens": f"{values[name]:,.1f}".removesuffix(".0")})) for name in lengths]
+    numbers = (("sequences_guaranteed", m.total_guaranteed), ("sequences_typical", m.total_typical))
+    rows += [(render(f"mix.{name}"), count(number)) for name, number in numbers]
+    always, found = ("mean_bytes", "held_bytes", "waste_bytes"), ("state_bytes", "window_saved_bytes", "shared_prefix_bytes_saved")
+    rows += [(render(f"mix.{name}"), _exact(values[name])) for name in (*always, *found) if values[name] or name in always]
+    rows += [(render("report.column.text"), render(f"mix.limited.{m.limited_by}"))] if m.limited_by else []
+    return tuple(rows)
 
 
 def probe_rows(probe: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

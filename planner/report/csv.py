@@ -11,11 +11,11 @@ from planner.report.content import build
 if TYPE_CHECKING:
     from planner.report import Request
 
-SECTIONS = ("ledger", "groups", "gap", "scenario")
+SECTIONS = ("ledger", "groups", "gap", "mix", "scenario")
 
 
 def write(r: Request) -> bytes:
-    c = build(r.plan, r.provenance, r.created, r.notes, r.probe)
+    c = build(r)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
 

@@ -43,7 +43,7 @@ class Cell:
 
 
 def write(r: Request) -> bytes:
-    c = build(r.plan, r.provenance, r.created, r.notes, r.probe)
+    c = build(r)
     page = _ENVIRONMENT.get_template("template.html").render(
         r=c,
         say=render,

@@ -22,7 +22,7 @@ FORMAT, VERSION = "kvledger-plan", 1
 
 def write(r: Request) -> bytes:
     heat = heat_map(r.plan)
-    body = plan_json(r.plan)
+    body = plan_json(r.plan, mix=r.mix)
     body["notes"] = notes_json(r.notes) + body["notes"] + notes_json(claims(r.plan))
     out: dict[str, Any] = {
         "format": FORMAT,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write(r: Request) -> bytes:
-    c = build(r.plan, r.provenance, r.created, r.notes, r.probe)
+    c = build(r)
     parts = [
         f"# {_plain(c.title)}",
         render("report.created", {"date": c.created}) if c.created else "",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.messages import render
-from planner.units import count, gib, memory
+from planner.units import count, gib, memory, short_count
 
 
 def text(command: str, out: Mapping[str, Any]) -> str:
@@ -17,7 +17,7 @@ def text(command: str, out: Mapping[str, Any]) -> str:
 def _read(out: Mapping[str, Any]) -> list[str]:
     p = out["parameters"]
     lines = [
-        render("text.read", {"name": out["name"], "model_type": out["model_type"], "layers": len(out["layers"]), "total": count(p["total"]),
+        render("text.read", {"name": out["name"], "model_type": out["model_type"], "layers": len(out["layers"]), "total": _total(p),
                              "active": count(p["active"]), "dtype": out["weight_dtype"]}),
         render("text.limit", {"tokens": count(out["max_context_tokens"])}) if out["max_context_tokens"] else render("text.no_limit"),
     ]  # fmt: skip
@@ -49,12 +49,31 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
             "text.pool", {"pool": _both(out["kv_pool_bytes"]), "most": count(out["max_sequences"]), "longest": count(out["longest_context_tokens"]), **args}
         ),
     ]
+    if out["shared_prefix_bytes_saved"]:
+        lines.append(render("text.prefix", {"tokens": count(out["scenario"]["shared_prefix"]), "saved": _both(out["shared_prefix_bytes_saved"])}))
+    if out["mix"]:
+        m = out["mix"]
+        lines.append(
+            render(
+                "text.mix",
+                {"points": m["points"], "guaranteed": count(m["sequences_guaranteed"]), "typical": count(m["sequences_typical"]),
+                 "mean": count(m["mean_tokens"]), "p99": count(m["p99_tokens"])},
+            )
+        )  # fmt: skip
+        lines += [render(f"mix.limited.{m['limited_by']}")] if m["limited_by"] else []
     for line in out["rank_ledgers"][out["binding_rank"]]:
         lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": line["kind"]})]
     for r in out.get("remedies", ()):
         after = render("text.after_fits") if r["fits"] else render("text.after_short", {"short": gib(r["shortfall_bytes"])})
         lines += [render("text.remedy", {"text": r["text"], "after": after})]
     return lines
+
+
+def _total(p: Mapping[str, Any]) -> str:
+    """All digits where the count is exact, else the count and its band."""
+    if not p["estimated"]:
+        return count(p["total"])
+    return render("text.parameters.about", {"short": short_count(p["total"]), "low": short_count(p["low"]), "high": short_count(p["high"])})
 
 
 def _both(value: int) -> str:

@@ -8,7 +8,7 @@ from planner.api import answer, with_stored_weights
 from planner.cache import Rows
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.architecture import ideal_term
-from planner.engines.vllm import Spec
+from planner.engines.vllm_specs import Spec
 from planner.errors import InvalidInput
 from planner.model import Weight
 from planner.parallel import Parallel
@@ -43,7 +43,7 @@ def test_what_is_copied_is_not_shared_out() -> None:
 @pytest.mark.parametrize(("window", "blocks"), [(16, 2), (17, 2), (18, 3), (1024, 65), (1025, 65), (1026, 66)])
 def test_blocks_of_a_window_while_decoding(window: int, blocks: int) -> None:
     """The last W - 1 tokens fill ceil((W - 1) / 16) blocks; one more where they do not begin at a block's edge."""
-    assert Spec(kind="window", block_size=16, page_bytes=1, window=window).resident().units(10**6) == blocks
+    assert Spec(type="window", kind="window", block_size=16, page_bytes=1, window=window).resident().units(10**6) == blocks
 
 
 @pytest.mark.parametrize(
