@@ -49,7 +49,8 @@ class _Server(ThreadingHTTPServer):
 
 
 class FakeHub:
-    """`redirect` answers files by a relative 307, as the real hub does; `fail_with`, `delay_s` and `web_page` spoil every answer."""
+    """`redirect` answers files by a relative 307, as the real hub does; `fail_with`, `delay_s` and `web_page` spoil every answer;
+    without `ranges` every file is sent whole."""
 
     def __init__(self, redirect: bool = False) -> None:
         self.models: dict[str, Model] = {}
@@ -57,6 +58,7 @@ class FakeHub:
         self.fail_with: int | None = None
         self.delay_s = 0.0
         self.web_page = False
+        self.ranges = True
         self.log: list[tuple[str, str, int, dict[str, str]]] = []  # method, path, status, the request's headers
         self.connections: set[socket.socket] = set()
         self._server: ThreadingHTTPServer | None = None
@@ -221,7 +223,14 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'}
         if not direct:  # the real hub's 307 for small files: a relative Location
             return self._send(307, b"", {"Location": f"/api/resolve-cache/models/{repo_id}/{commit}/{name}", **headers})
-        return self._send(200, data, {"Content-Type": "application/octet-stream", **headers})
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        if wanted is None or not self.hub.ranges:
+            return self._send(200, data, {"Content-Type": "application/octet-stream", **headers})
+        first, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)  # a range past the end is cut
+        if first > last:
+            return self._send(416, b"", {"Content-Range": f"bytes */{len(data)}", **headers})
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        return self._send(206, data[first : last + 1], {"Content-Type": "application/octet-stream", **headers})
 
 
 TINY = {

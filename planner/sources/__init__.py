@@ -1,5 +1,6 @@
 """From what a user gives to a raw config with its provenance: file, folder, upload, paste, catalog name, hub id or page address.
 
+A GGUF file, whole or its beginning, is a source like a config.json: its header is read, never its weights.
 `load` takes one string and finds out which of these it is; `load_bytes` takes an upload or a paste. What comes out has not been read
 for meaning yet: that is `planner.readers`. Importing this package loads neither the hub's client nor numpy.
 """
@@ -7,6 +8,7 @@ for meaning yet: that is `planner.readers`. Importing this package loads neither
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PureWindowsPath
@@ -24,7 +26,8 @@ class Loaded:
     """One config as it was found.
 
     `raw` is the JSON object, untouched except where a note says so. `provenance` is JSON-able: `kind` (file, folder, upload, paste, catalog
-    or hub) and what makes the reading repeatable: `path`, `sha256` of the bytes read, `repo_id`, `revision`, `commit`, `source`.
+    or hub) and what makes the reading repeatable: `path`, `sha256` of the bytes read, `repo_id`, `revision`, `commit`, `source`. Of a GGUF
+    also `weight_bytes`, the stored bytes of all its tensors.
     """
 
     name: str
@@ -57,7 +60,7 @@ def load(source: str, *, token: str | None = None, endpoint: str | None = None, 
         found = _from_path(source, wanted) if allow_paths else None
         if found is not None:
             return found
-        if _looks_like_path(wanted):
+        if _looks_like_path(wanted) and not _is_gguf_on_the_hub(wanted):
             raise SourceError("no_such_file" if allow_paths else "paths_not_allowed", field="source", path=_short(wanted))
         if "/" not in wanted and catalog.name_of(wanted) is not None:
             return _from_catalog(wanted)
@@ -73,8 +76,12 @@ def load(source: str, *, token: str | None = None, endpoint: str | None = None, 
 
 
 def load_bytes(data: bytes, name: str = "") -> Loaded:
-    """The config in an upload (`name` is its file name) or in pasted text (no name). Raises NotAConfig."""
+    """The config in an upload (`name` is its file name) or in pasted text (no name). Raises NotAConfig.
+
+    A GGUF may be cut off behind its header; of a split one the first part is enough for the caches."""
     shown = _short(PureWindowsPath(name).name)
+    if data[:4] == b"GGUF":
+        return _from_gguf_bytes(data, shown)
     raw, notes = text.parse(data, shown)
     provenance: dict[str, Any] = {"kind": "upload" if name else "paste", "bytes": len(data), "sha256": _sha256(data)}
     if shown:
@@ -96,6 +103,8 @@ def _from_hub(address: Any, token: str | None, endpoint: str | None) -> Loaded:
     from planner.sources import hub
 
     fetched = hub.fetch(address, token=token, endpoint=endpoint)
+    if fetched.gguf is not None:
+        return _from_hub_gguf(fetched, endpoint)
     raw, notes = text.parse(fetched.data, address.file)
     provenance: dict[str, Any] = {
         "kind": "hub",
@@ -112,6 +121,13 @@ def _from_hub(address: Any, token: str | None, endpoint: str | None) -> Loaded:
         provenance["hub"] = hub.host_of(base)
     if fetched.parameters:
         provenance["safetensors_parameters"] = fetched.parameters
+    if fetched.weight_bytes:
+        provenance["weight_bytes"] = fetched.weight_bytes
+    if fetched.beside:
+        try:
+            notes += _quantization_beside(raw, provenance, fetched.beside)
+        except NotAConfig:  # the config itself was read
+            notes += (note("warning", "quantization_beside_unread", field="hf_quant_config.json"),)
     return Loaded(name=address.repo_id, raw=raw, provenance=provenance, notes=notes)
 
 
@@ -125,6 +141,8 @@ def _from_path(given: str, wanted: str) -> Loaded | None:
             return None
     except (OSError, ValueError, RuntimeError):  # a name too long, a zero byte, ~ of nobody
         return None
+    if _is_gguf(path):
+        return _from_gguf(given, path, "file")
     data = _read(path, given)
     raw, notes = text.parse(data, path.name)
     provenance = {"path": given, "kind": "file", "bytes": len(data), "sha256": _sha256(data)}
@@ -135,31 +153,129 @@ def _from_folder(given: str, path: Path) -> Loaded:
     """A folder's config.json, with the ModelOpt quantization that some folders keep in a file of its own."""
     config = path / "config.json"
     if not os.path.lexists(config):
-        raise SourceError(_folder_code(path), field="source", path=_short(given))
+        return _from_gguf(given, path / _only_gguf(given, path), "folder")
     data = _read(config, given)
     raw, notes = text.parse(data, "config.json")
     provenance: dict[str, Any] = {"path": given, "kind": "folder", "file": "config.json", "bytes": len(data), "sha256": _sha256(data)}
     beside = path / "hf_quant_config.json"
     if os.path.lexists(beside):
-        quantization, _ = text.parse(_read(beside, given), "hf_quant_config.json", config=False)
-        provenance["hf_quant_config"] = quantization
-        section = quantization.get("quantization")
-        if raw.get("quantization_config") is None and isinstance(section, dict):
-            raw["quantization_config"] = {"quant_method": "modelopt", **section}
-            notes = (*notes, note("info", "quantization_from_beside", field="quantization_config", source="hf_quant_config.json"))
+        notes += _quantization_beside(raw, provenance, _read(beside, given))
+    from planner.sources import safetensors
+
+    facts, said = safetensors.folder_facts(path)
+    provenance |= facts
+    notes += said
     return Loaded(name=_name_of(raw, _folder_name(path)), raw=raw, provenance=provenance, notes=notes)
 
 
-def _folder_code(path: Path) -> str:
-    """What a folder without config.json holds instead."""
+def _quantization_beside(raw: dict[str, Any], provenance: dict[str, Any], data: bytes) -> tuple[Note, ...]:
+    """ModelOpt's own file, put into a config that says nothing of quantization. Raises NotAConfig where it is no JSON object."""
+    quantization, _ = text.parse(data, "hf_quant_config.json", config=False)
+    provenance["hf_quant_config"] = quantization
+    section = quantization.get("quantization")
+    if raw.get("quantization_config") is not None or not isinstance(section, dict):
+        return ()
+    raw["quantization_config"] = {"quant_method": "modelopt", **section}
+    return (note("info", "quantization_from_beside", field="quantization_config", source="hf_quant_config.json"),)
+
+
+def _only_gguf(given: str, path: Path) -> str:
+    """The one GGUF model (its first part) of a folder without config.json. Raises SourceError saying what the folder holds instead."""
+    from planner.sources.gguf_files import models_among
+
+    shown = _short(given)
     try:
         with os.scandir(path) as entries:
-            names = [entry.name.lower() for entry in islice(entries, 10_000)]
+            names = [entry.name for entry in islice(entries, 10_000)]
+    except OSError as e:
+        raise SourceError("folder_unreadable", field="source", path=shown) from e
+    models = models_among(names)
+    if len(models) == 1:
+        return models[0]
+    if models:
+        raise SourceError("folder_several_gguf", field="source", path=shown, count=len(models), names=_short(", ".join(models[:4])))
+    code = "folder_adapter" if "adapter_config.json" in names else "folder_no_config"
+    raise SourceError(code, field="source", path=shown)
+
+
+# -- GGUF --------------------------------------------------------------------------------------------------------------
+
+
+def _is_gguf(path: Path) -> bool:
+    """By its first bytes; what cannot be opened is told by `_read`, which looks closer."""
+    import stat
+
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
     except OSError:
-        return "folder_unreadable"
-    if "adapter_config.json" in names:
-        return "folder_adapter"
-    return "folder_only_gguf" if any(name.endswith(".gguf") for name in names) else "folder_no_config"
+        return False
+
+
+def _from_gguf(given: str, path: Path, kind: str) -> Loaded:
+    """A GGUF file of this machine, with the other parts where it is one of a split file's."""
+    from contextlib import ExitStack
+
+    from planner.sources import gguf_files
+    from planner.sources.gguf import Read
+
+    names = gguf_files.parts_of(path.name)
+    with ExitStack() as stack:
+
+        def open_part(name: str) -> tuple[Read, int | None]:
+            part = path.with_name(name)
+            if not part.is_file():
+                raise SourceError("gguf_part_missing", field="source", part=_short(name), parts=len(names))
+            try:
+                file = stack.enter_context(part.open("rb"))
+                return file.read, os.fstat(file.fileno()).st_size
+            except PermissionError as e:
+                raise SourceError("no_permission", field="source", path=_short(given)) from e
+
+        try:
+            found = gguf_files.load_parts(names, open_part)
+        except OSError as e:
+            raise SourceError("cannot_read", field="source", path=_short(given), reason=_reason(e)) from e
+    provenance = {"path": given, "kind": kind, "file": names[0], **found.facts}
+    return Loaded(name=_short(gguf_files.name_of(found.raw, path.name)), raw=found.raw, provenance=provenance, notes=found.notes)
+
+
+def _from_gguf_bytes(data: bytes, shown: str) -> Loaded:
+    import io
+
+    from planner.sources import gguf_files
+
+    found = gguf_files.load_stream(io.BytesIO(data).read, shown, size=len(data))
+    provenance: dict[str, Any] = {"kind": "upload", "bytes": len(data), **found.facts}
+    if shown:
+        provenance["file_name"] = shown
+    return Loaded(name=_short(gguf_files.name_of(found.raw, shown)), raw=found.raw, provenance=provenance, notes=found.notes)
+
+
+def _from_hub_gguf(fetched: Any, endpoint: str | None) -> Loaded:
+    from planner.sources import hub
+
+    address, found = fetched.address, fetched.gguf
+    provenance: dict[str, Any] = {
+        "kind": "hub", "repo_id": address.repo_id, "revision": address.revision, "commit": fetched.commit, "file": address.file,
+        "gated": fetched.gated, **found.facts,
+    }  # fmt: skip
+    base = hub.endpoint_of(endpoint)
+    if base != hub.DEFAULT_ENDPOINT:
+        provenance["hub"] = hub.host_of(base)
+    return Loaded(name=address.repo_id, raw=found.raw, provenance=provenance, notes=found.notes)
+
+
+def known_weight_bytes(provenance: Mapping[str, Any]) -> int | None:
+    """The stored bytes of all weights, where the source told them: a GGUF's tensor table, or the safetensors headers by the hub."""
+    told = provenance.get("weight_bytes")
+    if isinstance(told, int) and not isinstance(told, bool) and told > 0:
+        return told
+    from planner.weights import stored_bytes
+
+    return stored_bytes(provenance.get("safetensors_parameters"))
 
 
 # -- small things ------------------------------------------------------------------------------------------------------
@@ -180,14 +296,23 @@ def _read(path: Path, given: str) -> bytes:
     except PermissionError as e:
         raise SourceError("no_permission", field="source", path=_short(given)) from e
     except OSError as e:
-        import errno
+        raise SourceError("cannot_read", field="source", path=_short(given), reason=_reason(e)) from e
 
-        raise SourceError("cannot_read", field="source", path=_short(given), reason=errno.errorcode.get(e.errno or 0, "EIO")) from e
+
+def _reason(e: OSError) -> str:
+    import errno
+
+    return errno.errorcode.get(e.errno or 0, "EIO")
 
 
 def _looks_like_path(wanted: str) -> bool:
     tail = wanted.lower()
     return wanted[0] in "/~.\\" or "\\" in wanted or tail.endswith((".json", ".gguf", ".safetensors", ".bin", ".txt", "/"))
+
+
+def _is_gguf_on_the_hub(wanted: str) -> bool:
+    """`org/model/file.gguf`, and nothing of that name lies here."""
+    return wanted.lower().endswith(".gguf") and wanted.count("/") >= 2 and wanted[0] not in "/~.\\" and "\\" not in wanted
 
 
 def _stem(file_name: str) -> str:
@@ -229,4 +354,4 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-__all__ = ["Loaded", "catalog", "load", "load_bytes"]
+__all__ = ["Loaded", "catalog", "known_weight_bytes", "load", "load_bytes"]

@@ -1,6 +1,7 @@
 """One model's config and weight facts from a Hugging Face hub (or a mirror of it), made for a page that many people use.
 
-Two requests: `model_info` (commit, sizes, gated) and one GET of config.json pinned to that commit. Not `hf_hub_download`: it retries for
+Two requests: `model_info` (commit, sizes, gated) and one GET of config.json pinned to that commit; a GGUF's header comes in pieces
+(planner/sources/hub_gguf.py). Not `hf_hub_download`: it retries for
 23 s when the hub is down, and its cache on disk hands a gated file that one user's token fetched to the next user who has none. Here every
 answer comes with its own time-out and the caller's own token, nothing is written to disk, and no code of a repository is ever run.
 The token that the machine may have saved is never sent. Tested with huggingface_hub 2.4 (imported inside the functions: it costs time).
@@ -13,11 +14,14 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import NotAConfig, PlannerError, SourceError
 from planner.sources import text as text_
+
+if TYPE_CHECKING:
+    from planner.sources.gguf_files import GgufFile
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 TIMEOUT_S = 5.0  # to connect, and between two packets
@@ -26,6 +30,7 @@ MAX_RESULTS = 50
 _OFFICIAL_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _REPO_ID = re.compile(r"(?:\w[\w.-]{0,95}/)?\w[\w.-]{0,95}", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*){0,8}", re.ASCII)
+_PATH = re.compile(r"[\w+=. ()\[\]-]{1,120}(?:/[\w+=. ()\[\]-]{1,120}){0,8}")
 _NOT_MODELS = ("datasets", "spaces", "collections", "docs", "papers", "blog", "models", "organizations", "settings", "new", "join", "login")
 
 
@@ -40,9 +45,10 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """The bytes of one config with what the hub says about the repository.
+    """The bytes of one config, or the header of one GGUF, with what the hub says about the repository.
 
-    `commit` is the full hash behind the revision; `parameters` are stored elements by the safetensors dtype name, empty where unknown.
+    `commit` is the full hash behind the revision; `parameters` are stored elements by the safetensors dtype name, empty where unknown;
+    then `weight_bytes` may tell their bytes. `beside`: hf_quant_config.json, where config.json says nothing of quantization.
     """
 
     address: Address
@@ -50,6 +56,9 @@ class Fetched:
     data: bytes
     parameters: dict[str, int]
     gated: str | bool
+    gguf: GgufFile | None = None
+    weight_bytes: int | None = None
+    beside: bytes = b""
 
 
 def endpoint_of(endpoint: str | None) -> str:
@@ -58,7 +67,7 @@ def endpoint_of(endpoint: str | None) -> str:
 
 
 def address_of(text: str, endpoint: str | None = None) -> Address | None:
-    """The address in what people paste: `org/model`, `org/model@revision`, or a page address. None: it has no such form.
+    """The address in what people paste: `org/model`, `org/model@revision`, `org/model/file.gguf`, or a page address. None: no such form.
 
     Raises SourceError for a web address that is not a model's page on the hub in use.
     >>> address_of("https://huggingface.co/acme/tiny/blob/main/config.json").repo_id
@@ -68,10 +77,18 @@ def address_of(text: str, endpoint: str | None = None) -> Address | None:
     page = _page_parts(text, endpoint)
     if page is not None:
         return _address_of_page(page, text)
+    parts = text.split("/", 2)
+    if len(parts) == 3 and _is_gguf_path(parts[2]) and _is_repo_id(f"{parts[0]}/{parts[1]}"):
+        return Address(repo_id=f"{parts[0]}/{parts[1]}", file=parts[2])
     repo_id, at, revision = text.partition("@")
     if not _is_repo_id(repo_id) or "/" not in repo_id or (at and not _REVISION.fullmatch(revision)):
         return None
     return Address(repo_id=repo_id, revision=revision or "main")
+
+
+def _is_gguf_path(path: str) -> bool:
+    """A path in a repository; it goes into a web address, so no step upwards and nothing that means something there."""
+    return path.lower().endswith(".gguf") and bool(_PATH.fullmatch(path)) and ".." not in path
 
 
 def _is_repo_id(text: str) -> bool:
@@ -110,29 +127,43 @@ def _address_of_page(parts: list[str], text: str) -> Address:
     revision, path = "/".join(rest[:length]) or "main", "/".join(rest[length:])
     if not _is_repo_id(repo_id) or not _REVISION.fullmatch(revision):
         raise SourceError("address_not_a_model", field="source", address=text[:120])
-    if path.lower().endswith(".gguf"):
-        raise NotAConfig("is_gguf", field="source", name=parts[-1][:80])
-    is_json = path.endswith(".json") and ".." not in path
-    return Address(repo_id=repo_id, revision=revision, file=path if is_json else "config.json")
+    named = _is_gguf_path(path) or (path.endswith(".json") and ".." not in path)
+    return Address(repo_id=repo_id, revision=revision, file=path if named else "config.json")
 
 
 def fetch(address: Address, *, token: str | None = None, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> Fetched:
-    """The config at `address`. `token` is the caller's own; without one the request is anonymous.
+    """The config at `address`, or the header of the GGUF there; of a repository without a config the only GGUF's. `token` is the
+    caller's own; without one the request is anonymous.
 
-    Raises SourceError (hub_...) for everything that can go wrong on the way, NotAConfig where the file is too large.
+    Raises SourceError (hub_...) for everything that can go wrong on the way, NotAConfig where the file is too large or a broken GGUF.
     """
     sent = _checked_token(token)
     base = endpoint_of(endpoint)
     with _errors_told(address, bool(sent), base):
         from huggingface_hub import HfApi, hf_hub_url
+        from huggingface_hub.errors import EntryNotFoundError
+
+        from planner.sources import hub_gguf
 
         api = HfApi(endpoint=base, token=sent or False)
-        info = api.model_info(address.repo_id, revision=address.revision, timeout=timeout_s, expand=["sha", "safetensors", "gated"])
+        info = api.model_info(address.repo_id, revision=address.revision, timeout=timeout_s, expand=["sha", "safetensors", "gated", "siblings"])
         commit = str(info.sha or "")
         if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
             raise ValueError("no commit")
-        url = hf_hub_url(address.repo_id, address.file, revision=commit, endpoint=base)
-        data = _get(url, sent, timeout_s, address)
+        data, gguf = b"", None
+        if not _is_gguf_path(address.file):
+            try:
+                data = _get(hf_hub_url(address.repo_id, address.file, revision=commit, endpoint=base), sent, timeout_s, address)
+            except EntryNotFoundError:
+                only = hub_gguf.only_model(api, address, commit, timeout_s) if address.file == "config.json" else None
+                if only is None:
+                    raise
+                address = replace(address, file=only)
+        if _is_gguf_path(address.file):
+            gguf = hub_gguf.fetch(address, commit, base, sent, timeout_s)
+    known: dict[str, Any] = {}
+    if gguf is None and address.file == "config.json":
+        known = _beyond(address, info, commit, base, data, sent, timeout_s)
     counts = info.safetensors.parameters if info.safetensors else {}
     return Fetched(
         address=address,
@@ -140,7 +171,24 @@ def fetch(address: Address, *, token: str | None = None, endpoint: str | None = 
         data=data,
         parameters={str(k)[:20]: int(v) for k, v in list(counts.items())[:40] if isinstance(v, int) and v >= 0},
         gated=info.gated or False,
+        gguf=gguf,
+        **known,
     )
+
+
+def _beyond(address: Address, info: Any, commit: str, base: str, data: bytes, token: str | None, timeout_s: float) -> dict[str, Any]:
+    """What the summary leaves out: the weights' bytes, and the quantization that stands in a file of its own."""
+    from huggingface_hub import hf_hub_url
+
+    from planner.sources import hub_weights
+
+    files = {str(file.rfilename) for file in info.siblings or ()}
+
+    def url_of(name: str) -> str:
+        return str(hf_hub_url(address.repo_id, name, revision=commit, endpoint=base))
+
+    bytes_ = None if info.safetensors else hub_weights.stored(url_of, files, token, timeout_s)
+    return {"weight_bytes": bytes_, "beside": hub_weights.beside(url_of, files, data, token, timeout_s)}
 
 
 def search(text: str, limit: int = 10, *, token: str | None = None, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
@@ -249,8 +297,6 @@ def _what_instead(address: Address, base: str) -> str:
         files = {str(file.rfilename).lower() for file in info.siblings or ()}
     except Exception:  # it only refines an error that is told anyway
         return "hub_no_config"
-    if any(name.endswith(".gguf") for name in files):
-        return "hub_only_gguf"
     for name, code in (("adapter_config.json", "hub_adapter"), ("model_index.json", "hub_diffusers"), ("params.json", "hub_params_json")):
         if name in files:
             return code
