@@ -11,13 +11,18 @@ from planner.engines import engine
 from planner.engines.settings import LedgerLine, LineKind, Setting
 from planner.hardware import Hardware
 from planner.model import ModelSpec
-from planner.notes import cite
+from planner.notes import Note, cite, note
 from planner.parallel import Parallel
 from planner.scenario import Scenario
-from planner.weights import bytes_on_rank, weight_format
+from planner.units import memory
+from planner.weights import bytes_on_rank, parameters, weight_format
 
 GIVEN_SOURCE = cite("the stored bytes of all weights, as given or by the safetensors headers")
 WEIGHTS_SOURCE = cite("sum over the weights of the config's shapes")
+QUANTIZED_SOURCE = cite("sum over the weights of the config's shapes, stored as quantization_config says, scales included")
+BOUND_SOURCE = cite("sum over the weights of the config's shapes, as if unquantized: an upper bound")
+
+FILES_NEAR = 0.02  # headers, padding and small buffers stay below; a vision part or draft layers do not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +44,30 @@ def weights_line(model: ModelSpec, s: Scenario, setting: Setting, stage: int) ->
         size = s.weight_bytes * size // whole if whole else s.weight_bytes // setting.parallel.ranks
         return LedgerLine(code="weights_given", bytes=size, kind="derived", source=GIVEN_SOURCE)
     kind: LineKind = "derived" if fmt.kind == "derived" else "assumed"
-    band = (None, None) if kind == "derived" else (round(size * 0.97), round(size * 1.06))
-    return LedgerLine(code="weights", bytes=size, kind=kind, source=WEIGHTS_SOURCE, low_bytes=band[0], high_bytes=band[1],
+    if fmt.kind == "unknown":  # from one bit in sixteen to none saved
+        return LedgerLine(code="weights_bound", bytes=size, kind="assumed", source=BOUND_SOURCE, low_bytes=size // 16, high_bytes=size,
+                          args=(("method", fmt.method or ""),))  # fmt: skip
+    band = (None, None) if kind == "derived" else _band(model, size, fmt.method is not None and (not fmt.as_read or model.storage != "exact"))
+    source = QUANTIZED_SOURCE if fmt.layouts else WEIGHTS_SOURCE
+    return LedgerLine(code="weights", bytes=size, kind=kind, source=source, low_bytes=band[0], high_bytes=band[1],
                       args=(("stored", fmt.name),))  # fmt: skip
+
+
+def files_differ(model: ModelSpec, s: Scenario, setting: Setting) -> tuple[Note, ...]:
+    """A note where the bytes of the files are far from those of the layers that were read: other parts are in them, or the wrong file."""
+    if s.weight_bytes is None or s.weight_dtype is not None or model.storage == "unknown":
+        return ()
+    counted = bytes_on_rank(model, weight_format(model, None, setting.model_dtype), Parallel())
+    if abs(s.weight_bytes - counted) <= counted * FILES_NEAR:
+        return ()
+    return (note("warning", "weights_files_differ", field="weight_bytes", known=memory(s.weight_bytes), counted=memory(counted)),)
+
+
+def _band(model: ModelSpec, size: int, by_method: bool) -> tuple[int, int]:
+    """Around the weights' bytes: what the count leaves open, and what a quantization method named without its details does."""
+    p = parameters(model)
+    low, high = (size * p.low // p.total, size * p.high // p.total) if p.total else (size, size)
+    return (round(low * 0.97), round(high * 1.06)) if by_method else (low, high)
 
 
 def budget(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, stage: int) -> Budget:

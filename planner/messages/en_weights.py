@@ -1,0 +1,26 @@
+"""English texts of the count of weights: why it is an estimate, and how it is said."""
+
+TEXT: dict[str, str] = {
+    "ledger.weights_bound": "Weights, at most ({method} of unknown size)",
+    "note.weights_files_differ": "The files hold {known} of weights; the layers read here need {counted}. Draft (MTP) layers, vision or other parts, or tensors in another dtype make the difference.",
+    "note.weights_layout_near": "The layout of {method} is not known to the byte: the bytes of the weights are near, not exact. Give the sum of the weight files with --weight-bytes.",
+    "note.weights_list_missing": "The file does not list what stays unquantized; what {method} leaves out by itself is taken.",
+    "note.weights_list_unread": "{count} entries of the lists in quantization_config cannot be followed (such as {entry}): the matrices they name are counted as if they were not listed.",
+    "note.weights_size_unknown": "The bytes of {method} weights do not follow from the file ({key}): they are counted unquantized, an upper bound. Give the sum of the weight files with --weight-bytes.",
+    "note.weights_stored": "Weights as {method} stores them, scales included: {stored} of the elements. Matrices that stay: {kept}.",
+    "note.doubt_beside": "The count of weights is an estimate: parts beside the language model (adapters, encoders, other heads) are not counted, at most {more} elements.",
+    "note.doubt_by_hand": "The count of weights is the one given by hand.",
+    "note.doubt_class_differs": "The count of weights is an estimate: the engines' own classes read {key} in different ways; it may be {fewer} lower or {more} higher.",
+    "note.doubt_cross": "The count of weights is an estimate: the projections that read the encoder are not counted, at most {more} elements.",
+    "note.doubt_expert_layers": "The count of weights is an estimate: engines differ in which layers have experts; it may be {fewer} lower or {more} higher.",
+    "note.doubt_experts_left_out": "The count of weights is an estimate: the file names no experts, which the family's class would fill in; it may be {fewer} lower or {more} higher.",
+    "note.doubt_experts_unread": "The count of weights is an estimate: the file counts experts, which this family is not known to have; it may be {fewer} lower or {more} higher.",
+    "note.doubt_generic_block": "The count of weights is an estimate: whether the feed-forward part has a gate, and where experts stand, is not known for this family; it may be {fewer} lower or {more} higher.",
+    "note.doubt_idle_experts": "The count of weights is an estimate: transformers makes room for {more} elements of experts that compute nothing.",
+    "note.doubt_query_rank": "The count of weights is an estimate: the file leaves out the rank of the queries, which the family's class would fill in; it may be {fewer} lower or {more} higher.",
+    "note.doubt_small_parts": "The count of weights is an estimate: biases and norms of this family are not known to the element; it may be {fewer} lower or {more} higher.",
+    "note.doubt_task_head": "The count of weights is an estimate: a class for one task may have another head, or no encoder; it may be {fewer} lower or {more} higher.",
+    "note.doubt_tie": "The count of weights is an estimate: whether the output head is the embedding is left open; it may be {fewer} lower or {more} higher.",
+    "note.doubt_width": "The count of weights is an estimate: the file does not say how wide the feed-forward parts are; it may be {fewer} lower or {more} higher.",
+    "text.parameters.about": "about {short} ({low} to {high})",
+}
