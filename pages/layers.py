@@ -10,7 +10,7 @@ from planner.describe import config_of, rows_of
 from planner.errors import PlannerError
 from planner.layermap import cells, groups
 from planner.messages import render
-from planner.report.content import gap_line
+from planner.report.content import gap_line, reserved_line
 from planner.units import count
 from planner.whatif import variants
 
@@ -29,15 +29,20 @@ with errors.shown():
 
     st.subheader(render("page.layers.groups"), anchor=False)
     tables.text(tables.kind_rows(equal))
-    notes = (*current.loaded.notes, *model.notes)
+    notes, reserved, p = (*current.loaded.notes, *model.notes), None, None
     with st.container(border=True):
         st.text("\n".join(line.text for line in foot.formula))
         try:
             p = current.plan()
             st.text(gap_line(p))
-            notes = (*current.loaded.notes, *p.notes)
+            notes, reserved = (*current.loaded.notes, *p.notes), reserved_line(p)
         except PlannerError as e:
             st.info(errors.plain(e.message))
+    if p is not None and reserved:
+        st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
+        st.caption(errors.plain(reserved))
+        tables.text(tables.pool_rows(p))
+
     st.subheader(render("page.layers.why"), anchor=False)
     tables.text(tables.why_rows(equal, current.deciding_keys()))
     rows = tables.note_rows(notes)

@@ -11,7 +11,7 @@ from planner.heatmap import heat_map
 from planner.messages import render
 from planner.report import MIME, file_name
 from planner.report import render as report
-from planner.report.content import gap_line
+from planner.report.content import gap_line, reserved_line
 from planner.units import count, gib
 
 current: source.Current = st.session_state["_current"]
@@ -49,8 +49,13 @@ with errors.shown():
         if p.footprint.prefix_tokens:
             saved = p.footprint.prefix_bytes_saved
             st.caption(render("page.prefix", {"tokens": count(p.scenario.shared_prefix), "saved": gib(saved), "bytes": count(saved)}))
-    with st.expander(render("page.gap")):
-        st.table(tables.gap_rows(p), hide_index=True)
+    st.markdown(render("page.gap"))
+    st.table(tables.gap_rows(p), hide_index=True)
+    reserved = reserved_line(p)
+    if reserved:
+        st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
+        st.caption(errors.plain(reserved))
+        tables.text(tables.pool_rows(p))
 
     st.subheader(render("page.ledger"), anchor=False)
     tables.text(tables.ledger_rows(p))

@@ -18,7 +18,7 @@ def headline(p: CapacityPlan) -> None:
     foot, s = p.footprint, p.scenario
     state, tokens = state_of(p), count(s.tokens)
     limit = count(min(p.model.max_context_tokens or p.setting.max_model_len, p.setting.max_model_len))
-    delta = "no_model" if p.limited_by == "model" else state
+    delta = f"no_{p.limited_by}" if p.limited_by in ("model", "slots") else state
     with st.container(horizontal=True, gap="small"):
         _card(
             "state",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 LARGE = ("source", "error")
 Row = dict[str, Any]
 GIB = ("gib", "load_gib")
-WHOLE = ("bytes", "rank_bytes", "elements", "layers", "token_bytes", "heads", "dims", "window")
+WHOLE = ("groups", "block_tokens", "page_bytes", "reserved_blocks", "held_blocks", "bytes", "rank_bytes", "elements", "layers", "token_bytes", "heads", "dims", "window")
 FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio")
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
@@ -106,6 +107,18 @@ def _group(kind: Kind, layers: int) -> Row:
     return row
 
 
+def pool_rows(p: CapacityPlan) -> Listing:
+    """The engine's groups on the deciding rank; equal ones in one row with their number."""
+    equal: Counter[tuple[Any, ...]] = Counter()
+    for pool in p.pools:
+        for g in pool.groups:
+            reserved = int(g.admission.units(p.setting.max_model_len))
+            equal[pool.name, g.kind, len(g.layers), g.resident.unit_tokens, g.resident.unit_bytes, reserved, int(g.resident.units(p.scenario.tokens))] += 1
+    columns = ("groups", "kind", "layers", "block_tokens", "page_bytes", "reserved_blocks", "held_blocks")
+    rows = tuple(dict(zip(columns, (times, *key[1:]), strict=True)) for key, times in equal.items())
+    return Listing(columns=columns, rows=rows)
+
+
 def upload_rows(uploads: Iterable[Upload], s: Scenario) -> Listing:
     """One row a file: what it is and what the load comes to, or its own error."""
     columns = ("file", "error", "model_type", "kinds", "layers", "token_bytes", "load_gib", "fits")
@@ -133,7 +146,7 @@ def error_text(e: PlannerError) -> str:
 def note_rows(notes: Iterable[Note]) -> list[Row]:
     """For st.table, which wraps long texts; hence escaped."""
     labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field", "source")}
-    rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in notes]
+    rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in sorted(notes, key=lambda n: n.level != "warning")]
     used = [c for c in labels if any(row[c] for row in rows)]
     return [{labels[c]: row[c] for c in used} for row in rows]
 
@@ -174,7 +187,7 @@ def variant_rows(variants: Iterable[Variant]) -> Listing:
 
 
 def gap_rows(p: CapacityPlan) -> list[Row]:
-    return [{render("page.column.line"): g.name, render("page.column.bytes"): count(g.bytes)} for g in p.gap]
+    return [{render("page.column.line"): g.name, render("page.column.bytes"): count(g.bytes)} for g in p.gap if g.bytes]
 
 
 def _band(low: int | None, high: int | None) -> str:

@@ -104,12 +104,31 @@ def gap_line(p: CapacityPlan) -> str:
     return render("report.gap", {"steps": " ".join(["", *steps]), **ends})
 
 
+def reserved_line(p: CapacityPlan) -> str | None:
+    """What the engine reserves at start beside what a running sequence holds; None for an engine that reserves nothing."""
+    if p.num_blocks is None or not p.blocks_per_request or not p.bytes_per_block:
+        return None
+    held = sum(pool.units(p.scenario.tokens) for pool in p.pools)
+    args = {
+        "engine": p.setting.engine, "longest": count(p.setting.max_model_len), "blocks": count(p.blocks_per_request),
+        "reserved": gib(p.blocks_per_request * p.bytes_per_block), "have": count(p.num_blocks), "times": f"{p.max_concurrency or 0:,.2f}",
+        "printed": count(p.kv_tokens or 0), "tokens": count(p.scenario.tokens), "held_blocks": count(held), "held": gib(held * p.bytes_per_block),
+    }  # fmt: skip
+    return render("report.reserved", args)
+
+
 def distinct_ranks(p: CapacityPlan) -> tuple[tuple[str, int], ...]:
     """(label, rank) of one rank of each kind: equal ledgers are one kind."""
     kinds: dict[Any, list[int]] = {}
     for rank, lines in enumerate(p.ledgers):
         kinds.setdefault(lines, []).append(rank)
-    return tuple((_rank_label(ranks, len(p.ledgers)), ranks[0]) for ranks in kinds.values())
+    labels = []
+    for ranks in kinds.values():
+        label = _rank_label(ranks, len(p.ledgers))
+        if len(kinds) > 1 and p.binding_rank in ranks:
+            label = render("report.rank.binds", {"rank": label})
+        labels.append((label, ranks[0]))
+    return tuple(labels)
 
 
 def _rank_label(ranks: list[int], whole: int) -> str:
@@ -127,7 +146,8 @@ def build(r: Request) -> Report:
     kinds = distinct_ranks(p)
     ledger = tuple((label, line.name, gib(line.bytes), count(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
     groups = tuple(
-        (g.kind, count(len(g.layers)), pool.name, _or_dash(g.resident.unit_tokens), count(g.resident.unit_bytes), count(g.resident.units(p.scenario.tokens)))
+        (g.kind, count(len(g.layers)), pool.name, _or_dash(g.resident.unit_tokens), count(g.resident.unit_bytes),
+         count(g.admission.units(p.setting.max_model_len)), count(g.resident.units(p.scenario.tokens)))
         for pool in p.pools
         for g in pool.groups
     )
@@ -138,7 +158,7 @@ def build(r: Request) -> Report:
     tables = [
         _table("ledger", ("rank", "line", "gib", "bytes", "kind", "source"), ledger, {2, 3}),
         _table("gap", ("line", "bytes"), tuple((g.name, count(g.bytes)) for g in p.gap), {1}),
-        _table("groups", ("kind", "layers", "pool", "unit_tokens", "unit_bytes", "units"), groups, {1, 3, 4, 5}),
+        _table("groups", ("kind", "layers", "pool", "unit_tokens", "unit_bytes", "reserved_units", "units"), groups, {1, 3, 4, 5, 6}),
         _table("scenario", ("option", "value"), tuple(setting_rows(p))),
         _table("identities", ("line", "rank", "left", "right", "holds"), held, {2, 3}),
     ]

@@ -51,7 +51,7 @@ def test_a_refused_config_can_be_finished_by_hand() -> None:
 
 
 def test_the_map_stands_where_the_engine_refuses() -> None:
-    config = json.loads((CONFIGS / "nemotron_h.json").read_text())
+    config = json.loads((CONFIGS / "rwkv.json").read_text())
     at = fresh()
     at.text_area(key="paste").set_value(json.dumps(config)).run()
     at.switch_page("layers.py").run()

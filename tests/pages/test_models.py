@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests import gguf_file as make
 from tests.fake_hub import GOOD_TOKEN, FakeHub
 from tests.pages.conftest import fresh, shown, upload, values
 from tests.pages.hostile import CASES, changed
@@ -71,6 +72,19 @@ def test_several_uploads_are_one_table_with_errors_in_place(at: AppTest) -> None
     assert values(at)["KV cache of the load"] == "8.00 GiB"
     at.selectbox(key="file_choice").set_value(next(i for i, u in at.session_state["_uploads"].items() if u.name == "double.json")).run()
     assert values(at)["KV cache of the load"] == "32.00 GiB"
+
+
+def test_the_beginning_of_a_gguf_is_a_model(at: AppTest) -> None:
+    """Quantized weights by the table of the file, a cache of f16 all the same; a cut header says so."""
+    raw = make.llama(16)
+    upload(at, ("tiny-Q4_K_M.gguf", make.of(raw) + bytes(1 << 20)))
+    assert not at.exception
+    assert not at.error
+    assert values(at)["KV cache of the load"] == "2.00 GiB"  # 2 x 16 layers x 4 x 64 x 8,192 x 16 x 2 bytes
+    assert "tiny-Q4_K_M" in at.info[0].value.replace("\\", "")
+    upload(at, ("cut.gguf", make.of(raw)[:500]))
+    assert not at.exception
+    assert "ends inside its header" in shown(at) + str(at.dataframe[0].value if at.dataframe else "")
 
 
 def test_a_paste_becomes_the_model(at: AppTest) -> None:
