@@ -13,10 +13,11 @@ from typing import Any
 from planner.api import answer
 from planner.errors import InvalidInput, PlannerError
 from planner.messages import render
-from planner.scenario import OPTIONS
+from planner.scenario import OPTIONS, Scenario
 
 FLAGS = [name for name, o in OPTIONS.items() if o.kind == "flag"]
 MAX_BATCH_LINE = 1_000_000
+DEFAULTS = Scenario()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,7 +48,8 @@ def _scenario_options(sub: argparse.ArgumentParser) -> None:
         flag = name.replace("_", "-")
         text = render(f"option.{name}")
         if o.kind == "flag":
-            sub.add_argument(f"--no-{flag}", dest=name, action="store_const", const=False, default=None, help=text)
+            on = bool(getattr(DEFAULTS, name))
+            sub.add_argument(f"--no-{flag}" if on else f"--{flag}", dest=name, action="store_const", const=not on, default=None, help=text)
         else:
             names = [f"--{flag}"] + (["--batch", "--concurrency"] if name == "sequences" else [])
             sub.add_argument(*names, dest=name, metavar=(o.kind if o.kind != "choice" else flag).upper(), help=text)

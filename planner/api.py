@@ -95,7 +95,11 @@ def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scen
         longest = min(int(longest), model.max_context_tokens or int(longest))
     except (TypeError, ValueError):
         longest = model.max_context_tokens or Scenario().tokens
-    return Scenario(model=source[:400], sequences=1, tokens=max(1, longest))
+    base = Scenario(model=source[:400], sequences=1, tokens=max(1, longest))
+    asked = from_options({k: v for k, v in chosen.items() if k.replace("-", "_") in ("engine", "parallel", "kv_unified", "max_model_len")})
+    if asked.engine == "llamacpp" and asked.parallel and not asked.kv_unified:  # its slots share out the context, and each is filled
+        base = replace(base, sequences=asked.parallel, tokens=max(1, base.tokens // asked.parallel if asked.max_model_len else base.tokens))
+    return base
 
 
 # -- read ----------------------------------------------------------------------------------------------------------------
@@ -148,6 +152,7 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
         "engine_version": f.setting.version,
         "engine_bytes": f.engine_bytes,
         "per_rank_bytes": list(f.per_rank_bytes),
+        "host_bytes": f.host_bytes,
         "admission_bytes": f.admission_bytes,
         "resident_bytes": f.engine_bytes,
         "shared_prefix_bytes_saved": f.prefix_bytes_saved,
@@ -190,6 +195,7 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, mix: Mix | None = None
         "blocks_per_request": p.blocks_per_request,
         "max_concurrency": p.max_concurrency,
         "kv_tokens": p.kv_tokens,
+        "printed": dict(p.sizes.printed) if p.sizes else {},
         "max_sequences": p.max_sequences,
         "longest_context_tokens": p.longest_context_tokens(),
         "pools": [pool_json(p, i) for i in range(len(p.pools))],
@@ -199,6 +205,7 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, mix: Mix | None = None
         "admission_bytes": p.footprint.admission_bytes,
         "shared_prefix_bytes_saved": p.footprint.prefix_bytes_saved,
         "per_rank_bytes": list(p.footprint.per_rank_bytes),
+        "host_bytes": p.footprint.host_bytes,
         "gap": [{"name": g.name, "code": g.code, "bytes": g.bytes} for g in p.gap],
         "kv_dtype": p.setting.kv.name,
         "formula": [line.text for line in p.footprint.formula],
@@ -220,10 +227,10 @@ def pool_json(p: CapacityPlan, index: int) -> dict[str, Any]:
     pool = p.pools[index]
     return {
         "name": pool.name,
-        "bytes": p.kv_pool_bytes,
+        "bytes": p.sizes.shares[index] if p.sizes else p.kv_pool_bytes,
         "block_bytes": pool.block_bytes,
         "blocks": p.num_blocks,
-        "tokens": p.kv_tokens,
+        "tokens": p.sizes.shares[index] // pool.block_bytes * (pool.block_size or 0) if p.sizes and pool.block_bytes else p.kv_tokens,
         "groups": [
             {
                 "kind": g.kind,

@@ -74,4 +74,5 @@ def budget(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, 
     """The budget of one rank of a pipeline stage, by the engine's own rule."""
     weights = weights_line(model, s, setting, stage)
     lines = engine(setting.engine).lines(model, hardware, s, setting, weights)
-    return Budget(before=lines, pool_bytes=hardware.memory_bytes - sum(line.bytes for line in lines), weights_bytes=weights.bytes)
+    return Budget(before=lines, pool_bytes=hardware.memory_bytes - sum(line.bytes for line in lines),
+                  weights_bytes=sum(line.bytes for line in lines if line.code == weights.code))  # fmt: skip

@@ -204,19 +204,16 @@ def _at_least(value: Any, low: int) -> Any:
     return max(value, low) if isinstance(value, int) else value.clip(min=low)
 
 
-def _larger(a: Any, b: Any) -> Any:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
-
-
 def _smaller(a: Any, b: Any) -> Any:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """A cache that is taken whole at start (llama.cpp's context), at least for `sequences` sequences and `tokens` tokens; 0: as the load needs.
+    """A cache that is taken whole at start (llama.cpp's context), for `sequences` sequences and `tokens` tokens; 0: as the load needs.
 
-    `tokens` are each sequence's own, or with `unified` those of all together. `most`: sequences that one such cache can serve.
+    `tokens` are each sequence's own, or with `unified` those of all together. `most`: sequences that one such cache can serve. A cache that
+    was asked for has its bytes whatever the load; whether the load goes into it is another question (`hold`).
     """
 
     most: int
@@ -226,10 +223,10 @@ class Slots:
 
     def units(self, group: Group, term: Term, sequences: Any, tokens: Any) -> Any:
         """Units of `group` that are taken. Unified: one row of cells for all, in which a window is kept once for each sequence."""
-        slots = _larger(sequences, self.sequences)
+        slots = sequences * 0 + self.sequences if self.sequences else sequences
         if not self.unified or term.unit_tokens is None:
-            return slots * term.units(_larger(tokens, self.tokens))
-        cells = _larger(sequences * tokens, self.tokens)
+            return slots * term.units(tokens * 0 + self.tokens if self.tokens else tokens)
+        cells = sequences * tokens * 0 + self.tokens if self.tokens else sequences * tokens
         if term.cap_tokens is not None:
             cells = _smaller(cells, term.cap_tokens + _at_least(slots - 1, 0) * (group.limit_tokens or 0))
         return replace(term, cap_tokens=None).units(cells)
@@ -306,7 +303,7 @@ def max_sequences(pools: tuple[Pool, ...], tokens: int, budget_bytes: int, term:
     Each adds what it does not share; a shared prefix is held once.
     """
     if most := max((p.slots.most for p in pools if p.slots), default=0):
-        return _last(most, lambda n: all(p.holds(n, tokens) for p in pools) and bool(sum(p.bytes(n, tokens, term) for p in pools) <= budget_bytes))
+        return last(most, lambda n: all(p.holds(n, tokens) for p in pools) and bool(sum(p.bytes(n, tokens, term) for p in pools) <= budget_bytes))
     none, one, two = (sum(p.bytes(n, tokens, term, prefix) for p in pools) for n in (0, 1, 2))
     each = two - one
     once = one - each  # what lies there whatever the number: null blocks and the shared prefix
@@ -325,10 +322,10 @@ def max_tokens(pools: tuple[Pool, ...], sequences: int, budget_bytes: int, limit
         low = next((t for t in (prefix + 1, prefix) if t <= limit_tokens and fit(t)), limit_tokens + 1)
         if low > limit_tokens:
             return 0
-    return _last(limit_tokens, fit, low)
+    return last(limit_tokens, fit, low)
 
 
-def _last(high: int, fit: Callable[[int], bool], low: int = 0) -> int:
+def last(high: int, fit: Callable[[int], bool], low: int = 0) -> int:
     """The last number up to `high` at which a falling `fit` still holds; `low` where none above it does."""
     while low < high:
         middle = (low + high + 1) // 2

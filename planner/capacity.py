@@ -12,7 +12,7 @@ from planner.budget import Budget, budget, files_differ
 from planner.cache import Pool, max_sequences, max_tokens
 from planner.engines import engine
 from planner.engines.architecture import ideal_pools
-from planner.engines.settings import Allocation, LedgerLine, Setting, replicas
+from planner.engines.settings import Allocation, LedgerLine, Setting, Sizes, replicas
 from planner.errors import InvalidInput
 from planner.formula import FormulaLine, formula
 from planner.gap import GapLine, rank_waste
@@ -25,11 +25,13 @@ from planner.prefix import shared_prefix
 from planner.scenario import MAX_TOKENS, Scenario
 from planner.units import gib
 
+Parts = tuple[tuple[tuple[Pool, ...], int], ...]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """Bytes of the load without any device: what `kv` answers. `prefix_tokens`: how much of a shared prefix is held once;
-    `prefix_bytes_saved`: what that saves, over all ranks of a replica."""
+    `prefix_bytes_saved`: what that saves, over all ranks of a replica. `host_bytes`: what lies in the host's memory instead."""
 
     setting: Setting
     allocation: Allocation
@@ -45,17 +47,19 @@ class Footprint:
     notes: tuple[Note, ...]
     prefix_tokens: int = 0
     prefix_bytes_saved: int = 0
+    host_bytes: int = 0
 
     @property
     def engine_bytes(self) -> int:
-        return sum(self.per_rank_bytes)
+        return sum(self.per_rank_bytes) + self.host_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityPlan:
     """Keeps its inputs for replay. Figures of capacity are per replica; ledgers are per rank of one replica, in rank order.
 
-    `limited_by`: None | model (length beyond the model's limit) | weights | start (the engine refuses its largest length) | pool.
+    `limited_by`: None | model (length beyond the model's limit) | slots (more than the engine runs at once) | weights | start (the engine
+    refuses its largest length) | pool.
     """
 
     model: ModelSpec
@@ -80,6 +84,12 @@ class CapacityPlan:
     weights_bytes_per_rank: tuple[int, ...]
     gap: tuple[GapLine, ...]
     notes: tuple[Note, ...]
+    sizes: Sizes | None = None  # of the binding rank, where the engine cuts its memory into pools
+
+    @property
+    def parts(self) -> Parts:
+        """What must fit on the binding rank: (pools, their bytes). One pair, or one a pool where the engine cuts its memory beforehand."""
+        return _parts(self.pools, max(0, self.kv_pool_bytes), self.sizes)
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -109,17 +119,22 @@ class CapacityPlan:
     def longest_context_tokens(self) -> int:
         """The longest request that the engine admits alone: the smaller of the model's limit and the pool's."""
         limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
-        return max_tokens(self.pools, 1, max(0, self.kv_pool_bytes), limit, "admission")
+        return min(max_tokens(pools, 1, size, limit, "admission") for pools, size in self.parts)
 
     def longest_tokens_for_load(self) -> int:
         """The longest length at which all `sequences` of the load fit together."""
         limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
-        return max_tokens(self.pools, self.rank_sequences, max(0, self.kv_pool_bytes), limit, prefix=self.footprint.prefix_tokens)
+        return min(max_tokens(pools, self.rank_sequences, size, limit, prefix=self.footprint.prefix_tokens) for pools, size in self.parts)
 
     @property
     def rank_sequences(self) -> int:
         """Sequences on the fullest rank: with data-parallel attention each attention group serves its own."""
         return -(-self.sequences_per_replica // self.setting.parallel.attention_data)
+
+    def within_parts(self, sequences: int, tokens: int) -> bool:
+        """Whether `sequences` of one replica at `tokens` each stay within each pool's own bytes; of an engine with one budget: always."""
+        each, prefix = -(-sequences // self.setting.parallel.attention_data), self.footprint.prefix_tokens
+        return self.sizes is None or all(sum(p.bytes(each, tokens, prefix=prefix) for p in pools) <= size for pools, size in self.parts)
 
     def rank_bytes(self, sequences: Any, tokens: Any) -> Any:
         """Bytes on the binding rank for `sequences` of one replica at `tokens` each; ints or numpy arrays: the heat map's cells."""
@@ -143,6 +158,7 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
         saved = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens)) - sum(b for stage in by_stage for b in stage)
         prefix_notes += (note("derived", "prefix_shared", field="shared_prefix", source=PREFIX_SOURCE, tokens=s.shared_prefix, saved=saved),)
     admission = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens, "admission"))
+    on_host = sum(pool.bytes(n, s.tokens) for pool in allocation.host)
     notes: tuple[Note, ...] = ()
     if model.max_context_tokens and s.tokens > model.max_context_tokens:
         notes += (note("warning", "beyond_model_limit", field="tokens", tokens=s.tokens, limit=model.max_context_tokens),)
@@ -153,7 +169,7 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
         allocation=allocation,
         architecture_bytes=one_copy,
         per_rank_bytes=tuple(b for stage in by_stage for b in stage),
-        admission_bytes=admission,
+        admission_bytes=admission + on_host,
         bytes_per_token_unbounded=_unbounded(ideal),
         windowed=tuple(
             {"layers": len(g.layers), "window_tokens": g.resident.cap_tokens, "bytes_per_token": len(g.layers) * g.resident.unit_bytes, "kind": g.kind}
@@ -168,6 +184,7 @@ def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences:
         notes=notes + setting.notes + allocation.notes + prefix_notes,
         prefix_tokens=prefix,
         prefix_bytes_saved=saved,
+        host_bytes=on_host,
     )
 
 
@@ -220,24 +237,28 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         budgets = [budget(model, hardware, s, setting, stage) for stage in range(len(stages))]
         pool_of = [b.pool_bytes for b in budgets if b is not None]
     p = setting.parallel
+    sizes_of = [e.sizes(model, setting, stages[i], pool_of[i]) if e.sizes else None for i in range(len(stages))]
     # The rank with the least left decides; pooled engines give every rank the blocks of the poorest one.
-    stage = min(range(len(stages)), key=lambda i: _room(stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor]))
-    pools, pool_bytes = stages[stage], pool_of[stage]
+    stage = min(range(len(stages)), key=lambda i: _room(stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor], sizes_of[i]))
+    pools, pool_bytes, sizes = stages[stage], pool_of[stage], sizes_of[stage]
+    parts, checks = _parts(pools, pool_bytes, sizes), e.reserves and e.sizes is None
     longest = setting.max_model_len
     one_request = sum(pool.bytes(1, longest, "admission") for pool in pools)
-    load = foot.per_rank_bytes[stage * p.tensor]
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
     per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
-    limit = model.max_context_tokens
+    limit = setting.longest_possible or model.max_context_tokens
     beyond = limit is not None and max(s.tokens, longest if e.reserves else 0) > limit
     # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.
-    missing = max(load, one_request if e.reserves else 0) - pool_bytes
+    held = [(sum(q.bytes(p.spread(per_replica)[0], s.tokens, prefix=foot.prefix_tokens) for q in of), size) for of, size in parts]
+    missing = max(max(bytes_, one_request if checks else 0) - size for bytes_, size in held)
     limited_by = None
     if beyond or s.tokens > longest:
         limited_by = "model"
+    elif not all(pool.holds(per_replica, s.tokens) for pool in pools):
+        limited_by = "slots"
     elif pool_bytes <= 0:
         limited_by = "weights"
-    elif load > pool_bytes:
+    elif any(bytes_ > size for bytes_, size in held):
         limited_by = "pool"
     elif missing > 0:
         limited_by = "start"
@@ -246,7 +267,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         by_load: dict[int, tuple[LedgerLine, ...]] = {}  # ranks with as many sequences have the same ledger
         for rank, n in enumerate(p.spread(per_replica)):
             if n not in by_load:
-                by_load[n] = _ledger(model, foot, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i)
+                by_load[n] = _ledger(model, foot, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i, sizes_of[i])
             ledgers.append(by_load[n])
     groups = p.attention_data
     return CapacityPlan(
@@ -267,12 +288,26 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         num_blocks=blocks,
         blocks_per_request=per_request,
         max_concurrency=blocks / per_request if blocks is not None and per_request else None,
-        kv_tokens=_kv_tokens(e.printed_tokens, setting, pools, pool_bytes, blocks, per_request),
-        max_sequences=groups * max_sequences(pools, s.tokens, max(0, pool_bytes), prefix=foot.prefix_tokens),
+        kv_tokens=sizes.tokens if sizes else _kv_tokens(e.printed_tokens, setting, pools, pool_bytes, blocks, per_request),
+        max_sequences=groups * min(max_sequences(of, s.tokens, max(0, size), prefix=foot.prefix_tokens) for of, size in parts),
         weights_bytes_per_rank=tuple(b.weights_bytes for b in budgets if b is not None for _ in range(p.tensor)),
         gap=_gap(model, foot, per_replica, s.tokens),
-        notes=_notes(model, s, foot, limited_by, longest) + _start_notes(pools, pool_bytes, longest, one_request if e.reserves else 0),
+        notes=_notes(model, s, foot, limited_by, longest)
+        + _start_notes(pools, pool_bytes, longest, one_request if checks else 0)
+        + (_running_notes(s, sizes, p.spread(per_replica)[0]) if sizes else ()),
+        sizes=sizes,
     )
+
+
+def _running_notes(s: Scenario, sizes: Sizes, sequences: int) -> tuple[Note, ...]:
+    """Why the engine cut its memory as it did, and whether it runs all sequences of a rank at once."""
+    most = dict(sizes.printed).get("max_running_requests", sequences)
+    waits = (note("warning", "sglang_running", field="max_num_seqs", most=most, sequences=sequences),) if 0 < most < sequences else ()
+    return sizes.notes + waits
+
+
+def _parts(pools: tuple[Pool, ...], pool_bytes: int, sizes: Sizes | None) -> Parts:
+    return ((pools, pool_bytes),) if sizes is None else tuple(((pool,), share) for pool, share in zip(pools, sizes.shares, strict=True))
 
 
 def _start_notes(pools: tuple[Pool, ...], pool_bytes: int, longest: int, one_request: int) -> tuple[Note, ...]:
@@ -285,24 +320,37 @@ def _start_notes(pools: tuple[Pool, ...], pool_bytes: int, longest: int, one_req
     return (note("warning", "start_needs", field="max_model_len", longest=longest, needs=gib(needs), available=gib(pool_bytes), fits=fits),)
 
 
-def _room(pools: tuple[Pool, ...], pool_bytes: int, load: int) -> int:
+def _room(pools: tuple[Pool, ...], pool_bytes: int, load: int, sizes: Sizes | None) -> int:
+    if sizes is not None:
+        return sizes.tokens
     return pools[0].num_blocks(pool_bytes) or 0 if pools[0].priced == "pooled" and pool_bytes > 0 else pool_bytes - load
 
 
 def _kv_tokens(printed: Any, setting: Setting, pools: tuple[Pool, ...], pool_bytes: int, blocks: int | None, per_request: int | None) -> int | None:
     """What the engine prints; an engine that prints nothing gets the tokens that one endless sequence could hold."""
+    if printed is not None and pools[0].slots:
+        return printed(setting, pools[0], 0, 0)  # type: ignore[no-any-return]
     if printed is not None:
         return printed(setting, pools[0], blocks, per_request) if blocks is not None and per_request else None
     return max_tokens(pools, 1, max(0, pool_bytes), MAX_TOKENS)
 
 
 def _ledger(
-    model: ModelSpec, foot: Footprint, b: Budget | None, pools: tuple[Pool, ...], pool_bytes: int, load: int, sequences: int, tokens: int, stage: int
+    model: ModelSpec,
+    foot: Footprint,
+    b: Budget | None,
+    pools: tuple[Pool, ...],
+    pool_bytes: int,
+    load: int,
+    sequences: int,
+    tokens: int,
+    stage: int,
+    sizes: Sizes | None = None,
 ) -> tuple[LedgerLine, ...]:
     """Lines of one rank: before the pool, the load's own rows (those of a shared prefix once), what blocks and groups add, what is free,
     the rest below a block. Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
     setting, prefix = foot.setting, foot.prefix_tokens
-    layers = setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
+    layers = foot.allocation.device_layers or setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
     held = partial(ideal_pools, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
     rows = sum(p.bytes(sequences, tokens, prefix=prefix) for p in held(model, setting.kv, setting.model_dtype))
     scales, only = 0, setting.kv.scales()
@@ -310,6 +358,8 @@ def _ledger(
         row_pools = (replace(p, groups=tuple(g for g in p.groups if g.kind != "state")) for p in held(model, only, setting.model_dtype))
         scales = sum(p.bytes(sequences, tokens, prefix=prefix) for p in row_pools)
     remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
+    if sizes is not None:
+        remainder = max(0, pool_bytes) - sum(sizes.shares)
     lines = [
         LedgerLine(code="kv_rows_once" if prefix else "kv_rows", bytes=rows - scales, kind="derived"),
         LedgerLine(code="kv_scales", bytes=scales, kind="derived", args=(("kv_dtype", setting.kv.name),)),
@@ -326,6 +376,7 @@ def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tupl
     shared, parts = 0, []
     for layers, pools in zip(p.stage_layers(len(model.layers), model.drafts), foot.allocation.stages, strict=True):
         ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=p, layers=layers, encoder_tokens=setting.encoder_tokens)
+        pools += foot.allocation.host
         null = sum(q.block_bytes * q.null_blocks for q in pools)
         for n, ranks in Counter(p.spread(sequences)).items():
             rows = sum(q.bytes(n, tokens) for q in ideal)
@@ -341,7 +392,9 @@ def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | Non
         out += (note("assumed", "draft_layers", field="num_speculative_tokens", layers=model.drafts, tokens=s.num_speculative_tokens),)
     if limited_by == "start":
         out += (note("warning", "start_refused", field="max_model_len", longest=longest, tokens=s.tokens),)
-    if model.max_context_tokens and s.max_model_len and s.max_model_len > model.max_context_tokens:
+    if limited_by == "slots" and (c := foot.setting.context):
+        out += (note("warning", "llamacpp_slots", field="sequences", sequences=s.sequences, tokens=s.tokens, slots=c.sequences, cells=c.n_ctx),)
+    if model.max_context_tokens and s.max_model_len and s.max_model_len > model.max_context_tokens and foot.setting.engine == "vllm":
         out += (note("warning", "max_model_len_beyond", field="max_model_len", longest=s.max_model_len, limit=model.max_context_tokens),)
     if s.tokens > longest and s.max_model_len:
         out += (note("warning", "beyond_max_model_len", field="max_model_len", tokens=s.tokens, longest=longest),)

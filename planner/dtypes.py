@@ -53,26 +53,30 @@ def dtype(name: str, field: str) -> DType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvLayout:
-    """How one cache row is stored: its elements in `element`, and `scale_bytes` beside each head's K and each head's V."""
+    """How one cache row is stored: its elements in `element` (V in `v_element` where it differs), and `scale_bytes` beside each head's K
+    and each head's V."""
 
     name: str
     element: DType
     scale_bytes: int = 0
+    v_element: DType | None = None
 
     def row_bytes(self, heads: int, k_dim: int, v_dim: int) -> int:
         """Bytes of one token's row: `heads` x (K of k_dim and V of v_dim). v_dim 0: K only (a latent or an index key)."""
         bytes_ = self.element.nbytes(k_dim) + self.scale_bytes
         if v_dim:
-            bytes_ += self.element.nbytes(v_dim) + self.scale_bytes
+            bytes_ += (self.v_element or self.element).nbytes(v_dim) + self.scale_bytes
         return heads * bytes_
 
     def scales(self) -> KvLayout | None:
         """The layout of the scales alone, for a line of their own; None where a row has none."""
-        inside = SCALE_BYTES.get(self.element.name, 0)
-        if not inside and not self.scale_bytes:
+        k, v = (
+            DType(name=f"scales of {e.name}", block_elements=e.block_elements, block_bytes=SCALE_BYTES.get(e.name, 0))
+            for e in (self.element, self.v_element or self.element)
+        )
+        if not k.block_bytes and not v.block_bytes and not self.scale_bytes:
             return None
-        only = DType(name=f"scales of {self.element.name}", block_elements=self.element.block_elements, block_bytes=inside)
-        return KvLayout(name=only.name, element=only, scale_bytes=self.scale_bytes)
+        return KvLayout(name=k.name, element=k, scale_bytes=self.scale_bytes, v_element=v if self.v_element else None)
 
 
 # Two fp32 scales a token and head inline (vLLM 0.33 v1/attention/backends/triton_attn.py); MLA rows carry both too.

@@ -45,6 +45,8 @@ def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: 
                 code, args["rank"], args["rope"] = "latent", attention.kv_rank, attention.rope_dim
             elif kind.v_dim == 0:
                 code = "keys_only"
+            elif kv.v_element is not None:
+                code, args["k_element"], args["v_element"] = "kv_types", _size(kv.element), _size(kv.v_element)
             else:
                 code = "kv" if kind.k_dim == kind.v_dim else "kv_uneven"
             if kind.limit_tokens is not None and tokens > kind.limit_tokens:
@@ -63,7 +65,10 @@ def _counted(noun: str, value: int) -> str:
 
 def _element(kv: KvLayout) -> str:
     """`2 bytes`, or for block formats `34/32 bytes`; scales beside each head are named."""
-    e = kv.element
-    size = str(e.block_bytes) if e.block_elements == 1 else f"{e.block_bytes}/{e.block_elements}"
+    size = _size(kv.element)
     unit = "byte" if size == "1" else "bytes"
     return f"{size} {unit}" + (f" (+ {kv.scale_bytes} B scale)" if kv.scale_bytes else "")
+
+
+def _size(e: DType) -> str:
+    return str(e.block_bytes) if e.block_elements == 1 else f"{e.block_bytes}/{e.block_elements}"

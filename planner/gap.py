@@ -6,12 +6,12 @@ Each line is a difference between two totals, so that the lines sum to the engin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.cache import Group, Pool
 
 # In the order in which they are told.
-CODES = ("copies", "row_layout", "last_block", "window_slack", "state_slots", "state_pages", "padding", "blocks", "null_blocks", "shared_prefix")
+CODES = ("copies", "row_layout", "last_block", "window_slack", "state_slots", "state_pages", "padding", "blocks", "empty_cells", "null_blocks", "shared_prefix")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,21 @@ def rank_waste(pools: tuple[Pool, ...], ideal_bytes: int, sequences: int, tokens
 
     `row_layout`: rows in the engine's own layout (scales, packed or index rows, state dtypes); `last_block`: the empty part of the last
     block; `window_slack`: rows that a window or chunk no longer needs; `state_slots`: further slots of a state; `state_pages`: a state
-    padded to the attention's page; `padding`: pages and groups padded to one size; `blocks`: all of it where units are not told apart.
+    padded to the attention's page; `padding`: pages and groups padded to one size; `blocks`: all of it where units are not told apart;
+    `empty_cells`: what a cache that is taken whole at start has beyond the load.
     """
     out = dict.fromkeys(CODES[1:-2], 0)
     needed = 0
     for pool in pools:
+        loaded = replace(pool, slots=replace(pool.slots, sequences=0, tokens=0)) if pool.slots else pool
         for g in pool.groups:
-            units = sequences * int(g.resident.units(tokens))
-            cost = pool.price(g) * units
+            price = pool.price(g)
+            cost = int(loaded.group_bytes(g, sequences, tokens))
+            out["empty_cells"] += int(pool.group_bytes(g, sequences, tokens)) - cost
+            units = cost // price if price else 0
+            if g.kind == "padding":
+                out["padding"] += cost
+                continue
             if not g.content_bytes:
                 needed += cost
                 continue
@@ -49,7 +56,7 @@ def rank_waste(pools: tuple[Pool, ...], ideal_bytes: int, sequences: int, tokens
             out["state_pages" if g.kind == "state" else "padding"] += cost - g.content_bytes * units
             out[_slack(g)] += g.content_bytes * units - rows
     layout = needed - ideal_bytes
-    out["row_layout" if all(g.content_bytes for p in pools for g in p.groups) else "blocks"] += layout
+    out["row_layout" if all(g.content_bytes or g.kind == "padding" for p in pools for g in p.groups) else "blocks"] += layout
     return out
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.budget import budget
-from planner.cache import max_sequences
+from planner.cache import last, max_sequences
 from planner.capacity import CapacityPlan
 from planner.engines import engine
 from planner.scenario import MAX_SEQUENCES, MAX_TOKENS
@@ -48,7 +48,8 @@ def heat_map(p: CapacityPlan) -> HeatMap:
     cells = p.rank_bytes(-(-rows[:, None] // p.replicas), columns[None, :])
     cells = np.broadcast_to(cells, (len(sequences), len(tokens)))
     rooms = [_room(p, t) for t in tokens]
-    fits = tuple(tuple(int(cells[i, j]) <= room - (n - 1) * each for j, (room, each) in enumerate(rooms)) for i, n in enumerate(sequences))
+    held = [[all(pool.holds(-(-n // p.replicas), t) for pool in p.pools) and p.within_parts(-(-n // p.replicas), t) for t in tokens] for n in sequences]
+    fits = tuple(tuple(held[i][j] and int(cells[i, j]) <= room - (n - 1) * each for j, (room, each) in enumerate(rooms)) for i, n in enumerate(sequences))
     return HeatMap(
         tokens=tokens,
         sequences=sequences,
@@ -73,7 +74,9 @@ def _line(p: CapacityPlan, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ..
     for t in sorted(between):
         room, each = _room(p, t)
         fixed = sum(pool.bytes(0, t) for pool in p.pools)
-        most = max_sequences(p.pools, t, max(0, room), prefix=p.footprint.prefix_tokens) if not each else _most(p, t, room, each, fixed)
+        parts = p.parts if p.sizes else ((p.pools, max(0, room)),)
+        prefix = p.footprint.prefix_tokens
+        most = min(max_sequences(pools, t, size, prefix=prefix) for pools, size in parts) if not each else _most(p, t, room, each, fixed)
         if most >= 1:
             out.append((t, most * p.setting.parallel.attention_data * p.replicas))
     return tuple(out)
@@ -81,6 +84,8 @@ def _line(p: CapacityPlan, tokens: tuple[int, ...]) -> tuple[tuple[int, int], ..
 
 def _most(p: CapacityPlan, tokens: int, room: int, each: int, fixed: int) -> int:
     """As `max_sequences`, where every sequence also takes `each` bytes from the pool (one pool, one device)."""
+    if slots := max((pool.slots.most for pool in p.pools if pool.slots), default=0):
+        return last(slots, lambda n: all(q.holds(n, tokens) for q in p.pools) and sum(q.bytes(n, tokens) for q in p.pools) <= room - (n - 1) * each)
     price = sum(pool.bytes(1, tokens) for pool in p.pools) - fixed + each
     return (room + each - fixed) // price if price > 0 else 0
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.cache import Pool
 from planner.capacity import CapacityPlan, replan
+from planner.errors import InvalidInput
 from planner.mix import Mix
 from planner.notes import Note
 from planner.sums import covered, shared_between, sum_of_fractions, units_through
@@ -103,12 +104,12 @@ class MixCapacity:
 def mix_capacity(p: CapacityPlan, m: Mix) -> MixCapacity:
     """The capacity of `m` on the device and with the choices of `p`. Each request shares as much of the prefix as its prompt holds."""
     base = replan(p, tokens=m.longest, prompt=None, output=None, lengths=None, shared_prefix=min(p.scenario.shared_prefix, m.longest))
+    if any(pool.slots for pool in base.pools):
+        raise InvalidInput("lengths_equal_slots", field="lengths")
     loads = Loads(base.pools, m, base.footprint.prefix_tokens)
-    budget = max(0, base.kv_pool_bytes)
     each, once = loads.full()
-    most = _most(loads.weights, each, once, budget)
-    mean, parts, once_typical = loads.typical()
-    typical = max(0, (budget - once_typical) * parts // mean) if mean > 0 else 0
+    mean, parts, _ = loads.typical()
+    most, typical = (min(n) for n in zip(*(_counts(Loads(pools, m, base.footprint.prefix_tokens), size) for pools, size in base.parts), strict=True))
     counts = apportion(most, loads.weights, each)
     groups = base.setting.parallel.attention_data
     whole = loads.whole()
@@ -127,6 +128,12 @@ def mix_capacity(p: CapacityPlan, m: Mix) -> MixCapacity:
         prefix_saved_bytes=_dot(counts, whole - each) - (once - loads.fixed) if most else 0,
         bins=_bins(m, whole.tolist()),
     )
+
+
+def _counts(loads: Loads, budget: int) -> tuple[int, int]:
+    """(guaranteed, typical) sequences within `budget` bytes."""
+    mean, parts, once = loads.typical()
+    return _most(loads.weights, *loads.full(), budget), max(0, (budget - once) * parts // mean) if mean > 0 else 0
 
 
 class Loads:

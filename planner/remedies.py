@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from planner.cache import last
 from planner.capacity import CapacityPlan, replan
 from planner.engines import engine
 from planner.errors import PlannerError
@@ -83,6 +84,9 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "shorter", {"tokens": shorter, "max_model_len": shorter if e.reserves else None}
     if p.setting.kv.element.block_bytes >= 2 * p.setting.kv.element.block_elements:
         yield "fp8_cache", cut | {"kv_dtype": "fp8"}
+    if p.setting.context is not None:
+        yield from _llamacpp(p, cut)
+        return
     if s.kv_memory is not None:
         yield "larger_pool", cut | {"kv_memory": p.kv_pool_bytes + inside.shortfall_bytes}
         return
@@ -98,3 +102,17 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         ranks = p.setting.parallel.tensor * factor
         if ranks <= 16:
             yield "more_gpus", cut | {"tp": ranks, "gpus": ranks * s.pp * p.replicas}
+
+
+def _llamacpp(p: CapacityPlan, cut: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A quantized cache, and the most layers that the device can take."""
+    if p.setting.kv.element.block_elements == 1:
+        yield "q8_cache", cut | {"kv_dtype": "q8_0", "cache_type_k": None, "cache_type_v": None}
+    if p.limited_by in ("pool", "weights"):
+        most = last(len(p.model.layers), lambda n: replan(p, n_gpu_layers=n).fits)
+        if most:
+            yield "fewer_gpu_layers", cut | {"n_gpu_layers": most}
+    if p.scenario.kv_memory is not None:
+        yield "larger_pool", cut | {"kv_memory": p.kv_pool_bytes + p.shortfall_bytes}
+    elif p.scenario.weight_dtype is None and p.model.quantization is None and p.setting.model_dtype.block_bytes == 2:
+        yield "int4_weights", cut | {"weight_dtype": "int4"}

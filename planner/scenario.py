@@ -14,7 +14,7 @@ from planner.dtypes import KV_DTYPES
 from planner.errors import InvalidInput
 from planner.units import parse_bytes
 
-ENGINE_NAMES = ("architecture", "vllm", "transformers", "llamacpp")
+ENGINE_NAMES = ("architecture", "vllm", "sglang", "transformers", "llamacpp")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")  # llama.cpp's names (common/arg.cpp)
 WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4")
 MAX_TOKENS, MAX_SEQUENCES = 100_000_000, 1_000_000
@@ -51,6 +51,8 @@ OPTIONS: dict[str, Option] = {
     "weight_dtype": Option(kind="choice", choices=WEIGHT_DTYPES),
     "block_size": Option(kind="int", high=65_536),
     "memory_fraction": Option(kind="fraction"),
+    "swa_full_tokens_ratio": Option(kind="fraction"),
+    "mamba_full_memory_ratio": Option(kind="fraction"),
     "kv_memory": Option(kind="bytes"),
     "weight_bytes": Option(kind="bytes"),
     "max_model_len": Option(kind="int", high=MAX_TOKENS),
@@ -99,6 +101,8 @@ class Scenario:
     weight_dtype: str | None = None
     block_size: int | None = None
     memory_fraction: float | None = None
+    swa_full_tokens_ratio: float | None = None
+    mamba_full_memory_ratio: float | None = None
     kv_memory: int | None = None
     weight_bytes: int | None = None
     max_model_len: int | None = None

@@ -10,7 +10,7 @@ from pages.parts import errors, source, state, tables
 from planner.dtypes import KV_DTYPES
 from planner.hardware import names as gpu_names
 from planner.messages import render
-from planner.scenario import ENGINE_NAMES, OPTIONS, WEIGHT_DTYPES
+from planner.scenario import CACHE_TYPES, ENGINE_NAMES, OPTIONS, WEIGHT_DTYPES
 from planner.sources import catalog
 
 ENGINES = ("vllm", *(e for e in ENGINE_NAMES if e != "vllm"))
@@ -18,7 +18,11 @@ CHOICES = {"kv_dtype": KV_DTYPES, "weight_dtype": (state.AUTO, *WEIGHT_DTYPES), 
 NUMBERS = ("tp", "pp", "dp_attention", "ep", "dcp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens",
            "num_speculative_tokens", "shared_prefix")  # fmt: skip
 FLAGS = ("prefix_caching", "hybrid_kv_cache_manager", "async_scheduling")
-ADVANCED = (*CHOICES, *NUMBERS, "memory_fraction", *state.TEXTS, *FLAGS)
+FRACTIONS = ("memory_fraction", "swa_full_tokens_ratio", "mamba_full_memory_ratio")
+# llama.cpp's own choices, drawn while it is the engine.
+CONTEXT_CHOICES = {"cache_type_k": (state.AUTO, *CACHE_TYPES), "cache_type_v": (state.AUTO, *CACHE_TYPES), "flash_attn": OPTIONS["flash_attn"].choices}
+CONTEXT_NUMBERS, CONTEXT_FLAGS = ("parallel", "n_gpu_layers", "n_ubatch", "n_rs_seq"), ("kv_unified", "swa_full")
+ADVANCED = (*CHOICES, *NUMBERS, *FRACTIONS, *state.TEXTS, *FLAGS, *CONTEXT_CHOICES, *CONTEXT_NUMBERS, *CONTEXT_FLAGS)
 
 
 def draw() -> source.Current:
@@ -66,11 +70,25 @@ def _advanced() -> None:
                 st.selectbox(**_named(name), options=options, bind="query-params", width=150)
             for name in NUMBERS:
                 _number(name, width=150)
-            st.number_input(**_named("memory_fraction"), min_value=0.01, max_value=1.0, value=None, step=0.01, format="%.4g", bind="query-params", width=150)
+            for name in FRACTIONS:
+                st.number_input(**_named(name), min_value=0.01, max_value=1.0, value=None, step=0.01, format="%.4g", bind="query-params", width=150)
             for name in state.TEXTS:
                 st.text_input(**_named(name), bind="query-params", max_chars=40, width=150)
             for name in FLAGS:
                 st.checkbox(**_named(name), value=True, bind="query-params")
+        if s["engine"] == "llamacpp":
+            _context()
+
+
+def _context() -> None:
+    """What llama.cpp's context is made with."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for name, options in CONTEXT_CHOICES.items():
+            st.selectbox(**_named(name), options=options, bind="query-params", width=150)
+        for name in CONTEXT_NUMBERS:
+            _number(name, width=150)
+        for name in CONTEXT_FLAGS:
+            st.checkbox(**_named(name), value=False, bind="query-params")
 
 
 def _which() -> None:

@@ -17,12 +17,34 @@ LineKind = Literal["measured", "documented", "derived", "assumed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """llama.cpp's context. `n_ctx`: cells in all, `n_ctx_seq`: cells of one sequence (all of them where `unified`), padded. `sequences`: n_seq_max.
+
+    `given_sequences`, `given_cells`: whether they were asked for, so that a load beyond them does not fit. `batch`: tokens of one ubatch, as
+    the context clamps it. `state_copies`: states kept of each sequence (one, and snapshots). `gpu_layers`: None: all, output layer counted.
+    """
+
+    n_ctx: int
+    n_ctx_seq: int
+    sequences: int
+    unified: bool = False
+    given_sequences: bool = False
+    given_cells: bool = False
+    batch: int = 512
+    swa_full: bool = False
+    flash_attention: bool = True
+    state_copies: int = 1
+    gpu_layers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """Everything that `allocate` may look at.
 
     `capability`: CUDA compute capability, None where unknown or not CUDA. `latent`: whether this release keeps MLA's latent.
     `draft_tokens`: tokens that a step drafts (speculation). `prints_concurrency`: the tokens that the engine prints are its concurrency
     x the largest length. `max_in_flight_tokens`: batched tokens of all batches that the scheduler may have running at once.
+    `longest_possible`: the engine's own reading of the model's limit, where it differs. `own`: values that only this engine has.
     """
 
     engine: str
@@ -44,6 +66,9 @@ class Setting:
     latent: bool = True
     asked_version: str | None = None
     prints_concurrency: bool = False
+    context: Context | None = None
+    longest_possible: int | None = None
+    own: Any = None
     notes: tuple[Note, ...] = ()
 
     @property
@@ -57,9 +82,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Pools of one rank, for each pipeline stage; all tensor ranks of a stage hold alike."""
+    """Pools of one rank, for each pipeline stage; all tensor ranks of a stage hold alike. `host`: pools in the host's memory beside them;
+    `device_layers`: the layers that the device has then (None: all of a stage)."""
 
     stages: tuple[tuple[Pool, ...], ...]
+    notes: tuple[Note, ...] = ()
+    host: tuple[Pool, ...] = ()
+    device_layers: range | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How an engine cuts the bytes of a rank's cache into pools: `shares`, bytes of each pool in the order of the pools. `tokens`: the
+    figure of its log; `printed`: all figures that it prints about its pools, by their names there."""
+
+    shares: tuple[int, ...]
+    tokens: int
+    printed: tuple[tuple[str, int], ...] = ()
     notes: tuple[Note, ...] = ()
 
 

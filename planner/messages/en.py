@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_gguf, en_layers, en_mix, en_pages, en_probe, en_sources, en_weights
+from planner.messages import en_gguf, en_layers, en_llamacpp, en_mix, en_pages, en_probe, en_sglang, en_sources, en_weights
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ _PLANNER: dict[str, str] = {
     "ledger.kv_free": "KV pool, free",
     "ledger.kv_remainder": "Rest below one block",
     "gap.copies": "copies on several ranks",
-    "gap.row_layout": "rows in the engine's own layout (scales, packed rows, index keys, state types)",
+    "gap.row_layout": "the engine's own layout of rows and states",
     "gap.last_block": "empty part of the last block",
     "gap.window_slack": "windows kept in whole blocks",
     "gap.state_slots": "further slots of each state",
@@ -243,7 +243,7 @@ _PLANNER: dict[str, str] = {
     "cli.batch_file": "file of requests, or - for standard input",
     "option.gpu": "GPU by catalog name",
     "option.gpus": "number of GPUs in all",
-    "option.engine": "architecture, vllm or transformers",
+    "option.engine": "architecture, vllm, sglang, transformers or llamacpp",
     "option.engine_version": "version of the engine; the nearest rules that were checked are used",
     "option.tokens": "tokens of one sequence, prompt and output together",
     "option.sequences": "sequences at once",
@@ -271,4 +271,4 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_gguf.TEXT | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT | en_mix.TEXT
+TEXT: dict[str, str] = _PLANNER | en_gguf.TEXT | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT | en_mix.TEXT | en_llamacpp.TEXT | en_sglang.TEXT

@@ -90,6 +90,8 @@ def facts(p: CapacityPlan) -> tuple[tuple[str, str, str], ...]:
         ("max_sequences", count(p.max_sequences * p.replicas), ""),
         ("longest_context", render("report.tokens", {"tokens": count(p.longest_context_tokens())}), ""),
     ]
+    if f.host_bytes:
+        out.append(("kv_host", gib(f.host_bytes * p.replicas), _exact(f.host_bytes * p.replicas)))
     if f.prefix_tokens:
         out.append(("prefix_saved", gib(f.prefix_bytes_saved * p.replicas), _exact(f.prefix_bytes_saved * p.replicas)))
     if p.kv_tokens is not None:
