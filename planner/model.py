@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from planner.cache import Kind
 from planner.dtypes import DType
 from planner.notes import Note
+from planner.stored import Stored
 
 T = TypeVar("T")
 Role = Literal["attention", "mlp", "expert", "router", "norm", "state", "embedding", "position", "lm_head"]
@@ -17,7 +18,8 @@ Role = Literal["attention", "mlp", "expert", "router", "norm", "state", "embeddi
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
     """One tensor (or `copies` equal ones). `parts`: into how many indivisible parts tensor parallelism may cut it (KV heads, say);
-    None: every rank holds all of it. `quantizable`: a matrix that weight quantization reaches."""
+    None: every rank holds all of it. `quantizable`: a matrix that weight quantization may reach; `stored`: how this checkpoint stores
+    it, None in the model's dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -25,6 +27,7 @@ class Weight:
     copies: int = 1
     parts: int | None = None
     quantizable: bool = False
+    stored: Stored | None = None
 
     @property
     def elements(self) -> int:
@@ -72,11 +75,36 @@ class LayerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Why the count of weights is an estimate: the built model may hold up to `fewer` elements less, or `more` elements more, than
+    the weights listed. `code`: of the note that says it; `field`: the key of the file on which it hangs."""
+
+    code: str
+    field: str = ""
+    fewer: int = 0
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What SGLang's defaults hang on beside the shapes (planner/readers/serving.py). `vision`: (layers, hidden size) of the vision part,
+    each None where the file does not say; None: no such part. `encoder_layers`: of an encoder-decoder. `nested`: the language part is a
+    section of the file."""
+
+    context_tokens: int | None = None
+    kv_dtype_wish: str | None = None
+    encoder_layers: int = 0
+    vision: tuple[int | None, int | None] | None = None
+    nested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """The per-layer tuple is the truth. `quirks`: named facts about how an engine's own code for this family deviates.
 
     `draft_layers`: MTP layers that the file names; they are no part of `layers` until `speculating()` puts them there.
-    `drafts`: how many of `layers` are such, the last ones.
+    `drafts`: how many of `layers` are such, the last ones. `encoder_layers`: T5's, which keep nothing and are no part of `layers` either.
+    `storage`: whether the weights' `stored` values follow from the file alone.
     """
 
     name: str
@@ -91,12 +119,15 @@ class ModelSpec:
     tied_embeddings: bool
     quantization: str | None = None
     kv_dtype_wish: str | None = None
-    parameters_exact: bool = True
+    storage: Literal["exact", "assumed", "unknown"] = "exact"
+    doubts: tuple[Doubt, ...] = ()
     verified: bool = True
     quirks: frozenset[str] = frozenset()
     notes: tuple[Note, ...] = ()
     draft_layers: tuple[LayerSpec, ...] = ()
     drafts: int = 0
+    encoder_layers: int = 0
+    server: ServerFacts = ServerFacts()
 
     # Grouping hashes every layer: done once, since plans ask for it many times.
     _layer_groups: tuple[tuple[LayerSpec, tuple[int, ...]], ...] = field(init=False, repr=False, compare=False)
@@ -114,6 +145,11 @@ class ModelSpec:
         """The stack alone again: the inverse of `speculating`."""
         stack = len(self.layers) - self.drafts
         return replace(self, layers=self.layers[:stack], draft_layers=self.layers[stack:], drafts=0) if self.drafts else self
+
+    @property
+    def parameters_exact(self) -> bool:
+        """Whether the weights listed are those of the built model, to the element."""
+        return not self.doubts
 
     def layer_groups(self) -> tuple[tuple[LayerSpec, tuple[int, ...]], ...]:
         """Equal layers with their indices, in the order of first appearance."""

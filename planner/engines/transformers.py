@@ -68,10 +68,10 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     if "position_counter" in model.quirks:  # one int64 tensor beside the states (xLSTMCache.seqlen_offset)
         counter = Term(unit_bytes=8, unit_tokens=None, extra_units=1)
         groups.append(Group(kind="state", layers=(0,), admission=counter, resident=counter))
-    if "transformers_index_positions" in model.quirks:  # three int64 positions a token, once for all indexers (models/qwen4_exp)
-        first = next(i for i, layer in enumerate(model.layers) if any(k.kind == "index" for k in layer.caches))
+    indexed = [i for i, layer in enumerate(model.layers) if any(k.kind == "index" for k in layer.caches)]
+    if indexed and "transformers_index_positions" in model.quirks:  # three int64 positions a token, once for all indexers (models/qwen4_exp)
         positions = Term(unit_bytes=3 * 8, unit_tokens=1)
-        groups.append(Group(kind="index", layers=(first,), admission=positions, resident=positions))
+        groups.append(Group(kind="index", layers=(indexed[0],), admission=positions, resident=positions))
     if "shared_kv_rows" in model.quirks:
         groups += compressor_groups(model, setting)
     if "transformers_caches_query_heads" in model.quirks:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 from planner.errors import UnsupportedModel, UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
@@ -134,7 +134,6 @@ def read(f: Fields, b: Block) -> ModelSpec:
         weights += b.extra(hidden, a, m) if b.extra else ()
         return LayerSpec(caches=(shapes.rows_of(a, windows[i]),), attention=a, mlp=m, weights=weights)
 
-    unknown_experts = b.experts is None and any(f.raw.get(k) not in (None, 0, 1) for k in EXPERT_KEYS)
     vocab = f.need_int(*b.vocab)
     outer = b.outer(f, hidden, vocab) if b.outer else ()
     if flag(f, b.lm_head_bias):
@@ -150,11 +149,24 @@ def read(f: Fields, b: Block) -> ModelSpec:
         extra=outer,
         notes=notes + said,
         quirks=b.quirks,
-        exact=b.exact and not unknown_experts,
+        exact=b.exact,
+        doubts=() if b.experts else unknown_experts(f, hidden, each, b.ignore),
     )
     f.ignore(*b.ignore)
     guard(f)
     return spec
+
+
+def unknown_experts(f: Fields, hidden: int, each: list[Mlp], known: tuple[str, ...]) -> tuple[Doubt, ...]:
+    """A dense family's file that counts experts: each feed-forward part may be that many, under a router."""
+    counts = {k: f.raw[k] for k in EXPERT_KEYS if k not in known and f.raw.get(k) not in (None, 0, 1)}
+    if not counts:
+        return ()
+    key = next(iter(counts))
+    n = f.need_int(key, high=65_536)
+    width = f.optional_int("moe_intermediate_size") or 0
+    more = sum(n * (3 * hidden * max(width, m.width) + hidden) for m in each)
+    return (Doubt(code="doubt_experts_unread", field=f.name(key), fewer=sum(3 * hidden * m.width for m in each), more=more),)
 
 
 def guard(f: Fields) -> None:

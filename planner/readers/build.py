@@ -6,9 +6,11 @@ from typing import Any
 
 from planner.dtypes import DTYPES, DType, dtype
 from planner.errors import UnsupportedValue
-from planner.model import LayerSpec, ModelSpec, Weight
+from planner.model import Doubt, LayerSpec, ModelSpec, Weight
 from planner.notes import Note, cite, note
+from planner.readers.doubts import small_parts
 from planner.readers.fields import MAX_TOKENS, Fields
+from planner.readers.serving import server_facts
 from planner.readers.shapes import embeddings, norms
 
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_sequence_length", "n_ctx")
@@ -28,11 +30,13 @@ def model(
     notes: tuple[Note, ...] = (),
     quirks: frozenset[str] = frozenset(),
     exact: bool = True,
+    doubts: tuple[Doubt, ...] = (),
     context_default: int | None = None,
 ) -> ModelSpec:
     """`extra`: weights outside the layers beyond embedding, head and final norm. `tied_default`: what the family's class does when
     the file does not say. `embed_width`: where the embedding is narrower than the layers. `positions`: learned position rows.
-    `context_default`: the class's limit, for families whose published files leave the key out."""
+    `context_default`: the class's limit, for families whose published files leave the key out. `exact` False: a count by formula, whose
+    small parts (biases, norms) nobody has compared; `doubts`: other reasons why it is an estimate (planner.readers.doubts)."""
     holder = _root(f) if _root(f).raw.get("tie_word_embeddings") is not None else f  # the whole model ties, not its language part
     tied = holder.flag("tie_word_embeddings", tied_default)
     found, dtype_note = model_dtype(f)
@@ -58,9 +62,10 @@ def model(
         tied_embeddings=tied,
         quantization=method,
         kv_dtype_wish=wish,
-        parameters_exact=exact,
+        doubts=doubts if exact else small_parts(layers, hidden, vocab) + doubts,
         quirks=quirks,
         notes=notes + dtype_note + quant_notes,
+        server=server_facts(f, context),
     )
 
 
@@ -81,22 +86,40 @@ def model_dtype(f: Fields) -> tuple[DType, tuple[Note, ...]]:
     return DTYPES["bf16"], (note("assumed", "no_dtype", field="torch_dtype"),)
 
 
+def quantization_section(f: Fields) -> dict[str, Any] | None:
+    """`quantization_config` of this section, else of an outer one (older compressed-tensors: compression_config); None: no such key."""
+    section: Fields | None = f
+    while section is not None:
+        key, raw = section.value("quantization_config", "compression_config")
+        if raw is not None:
+            if not isinstance(raw, dict):
+                raise UnsupportedValue("section_not_an_object", field=section.name(key), value=repr(raw)[:60])
+            return raw
+        section = section.parent
+    return None
+
+
+def storage_of(f: Fields, spec: ModelSpec) -> dict[str, Any] | None:
+    """What says how the weights of this file are stored: its quantization_config, or, in DeepSeek's inference files, the dtype fp8, which
+    stands for blocks of 128 x 128. DeepSeek-V4 names the dtype of its experts outside of it."""
+    raw = quantization_section(f)
+    if raw is None:
+        return {"quant_method": "fp8", "weight_block_size": [128, 128]} if spec.quantization == "fp8" else None
+    return raw | {"expert_dtype": f.raw["expert_dtype"]} if isinstance(f.raw.get("expert_dtype"), str) else raw
+
+
 def quantization(f: Fields) -> tuple[str | None, str | None, tuple[Note, ...]]:
     """(weight quantization method, KV dtype that the checkpoint asks for, notes).
 
     The KV dtype follows the checkpoint only by its own key for it; quantized *weights* leave the cache in the model's dtype
     (vLLM 0.33 utils/torch_utils.py; compressed-tensors and modelopt schemes).
     """
-    section: Fields | None = f
-    raw: Any = None
-    while section is not None and raw is None:
-        _, raw = section.value("quantization_config")
-        holder, section = section, section.parent
+    raw = quantization_section(f)
     if raw is None:
         return None, None, ()
-    if not isinstance(raw, dict):
-        raise UnsupportedValue("section_not_an_object", field=holder.name("quantization_config"), value=repr(raw)[:60])
-    method = str(raw.get("quant_method") or raw.get("quantization") or raw.get("quant_algo") or "unknown")[:40]
+    from planner.quantization.methods import method_of
+
+    method = method_of(raw)
     inner = raw.get("quantization") if isinstance(raw.get("quantization"), dict) else {}
     wish: str | None = None
     algo = raw.get("kv_cache_quant_algo") or (inner or {}).get("kv_cache_quant_algo")

@@ -52,7 +52,8 @@ def deepseek_v4(f: Fields) -> ModelSpec:
     extra = {WINDOW: (), FINE: _compressor(hidden, dim, rates[FINE], 2) + index, COARSE: _compressor(hidden, dim, rates[COARSE], 1)}
     mixes = (2 + copies) * copies
     connection = (Weight(name="hyper_connection", shape=(mixes, copies * hidden + 1), role="norm", copies=2), Weight(name="hc_scale", shape=(6,), role="norm"))
-    rest = shapes.mlp(hidden, m) + shapes.norms(hidden, 2) + connection
+    f.ignore("attention_bias")  # transformers' class has the key and no such bias
+    rest = shapes.mlp(hidden, m, f.flag("mlp_bias")) + shapes.norms(hidden, 2) + connection
 
     def build(i: int) -> LayerSpec:
         row = Rows(heads=1, k_dim=dim, v_dim=0, shard="copy", window=window)
@@ -64,10 +65,10 @@ def deepseek_v4(f: Fields) -> ModelSpec:
         return LayerSpec(caches=caches, attention=a, mlp=m, weights=attention + extra[types[i]] + rest)
 
     head = (Weight(name="hyper_head", shape=(copies, copies * hidden + 1), role="norm"), Weight(name="hyper_head_scale", shape=(1,), role="norm"))
+    f.ignore("qk_rope_head_dim")  # rotated in place: the row is `head_dim` wide in all
     f.ignore("num_nextn_predict_layers", "num_hash_layers", "n_hash_layers")  # MTP layers cache only while speculation is on
-    exact = not any(f.flag(key) for key in ("attention_bias", "mlp_bias"))
     return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, extra=head, notes=notes,
-                 quirks=frozenset({"shared_kv_rows"}), exact=exact)  # fmt: skip
+                 quirks=frozenset({"shared_kv_rows"}))  # fmt: skip
 
 
 def _compressor(hidden: int, dim: int, ratio: int, wide: int, name: str = "compressor") -> tuple[Weight, ...]:

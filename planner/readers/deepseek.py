@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from planner.cache import Kind, Rows
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import between, elements
 from planner.readers.fields import Fields
 
 # Hugging Face's key first, then those of DeepSeek's inference files and of openPangu.
@@ -31,8 +32,10 @@ class Variant:
 
     indexer: bool = False
     dense_default: int = 0
+    dense_fixed: bool = False  # the class does not read how many layers are dense
     mlp_norms: int = 0  # norms more in a layer with experts
     layer_norms: int = 2
+    mlp_bias: bool = False
     tied: bool = False
     exact: bool = True
 
@@ -46,8 +49,13 @@ def attention_of(f: Fields, v_dim: int | None = None) -> Attention:
                      kv_rank=f.need_int(*RANK), nope_dim=nope, rope_dim=rope)  # fmt: skip
 
 
+def deepseek_v2(f: Fields) -> ModelSpec:
+    """DeepSeek-V2: V3's block, with biases in the feed-forward parts where the file asks for them."""
+    return read(f, Variant(mlp_bias=f.flag("mlp_bias")))
+
+
 def deepseek(f: Fields) -> ModelSpec:
-    """DeepSeek-V2 / V3 / Kimi-K2: dense layers first, then experts with shared ones. The router's correction bias is a buffer."""
+    """DeepSeek-V3 / Kimi-K2: dense layers first, then experts with shared ones. The router's correction bias is a buffer."""
     return read(f, Variant())
 
 
@@ -62,7 +70,8 @@ def glm_moe_dsa(f: Fields) -> ModelSpec:
 
 
 def glm4_moe_lite(f: Fields) -> ModelSpec:
-    return read(f, Variant(dense_default=1))
+    """GLM-4.7-Flash: one dense layer first."""
+    return read(f, Variant(dense_default=1, dense_fixed=True))
 
 
 def axk1(f: Fields) -> ModelSpec:
@@ -91,41 +100,49 @@ def read(f: Fields, d: Variant) -> ModelSpec:
     f.ignore("num_nextn_predict_layers", "num_mtp_layers")  # MTP layers cache only while speculation is on, and are no part of the stack
     # Published V2-Lite files write `q_lora_rank: null`, a plain query projection; without the key the class would put 1536 there.
     named = any(key in f.raw for key in Q_RANK)
-    exact = named and d.exact
     notes: tuple[Note, ...] = () if named else (note("assumed", "no_query_rank", field=f.name("q_lora_rank")),)
     attention = shapes.mla(hidden, a, f.flag("attention_bias"))
-    mlps, regular = mlps_of(f, layers, d.dense_default)
+    mlps, doubts = mlps_of(f, layers, d.dense_default, d.dense_fixed)
     owners = indexers(f, layers) if d.indexer else [False] * layers
     key, index = index_of(f, hidden, a) if d.indexer else (None, ())
 
     def build(i: int) -> LayerSpec:
         caches: tuple[Kind, ...] = (shapes.rows_of(a),)
-        weights = attention + shapes.mlp(hidden, mlps[i]) + shapes.norms(hidden, d.layer_norms + (d.mlp_norms if mlps[i].experts else 0))
+        weights = attention + shapes.mlp(hidden, mlps[i], d.mlp_bias) + shapes.norms(hidden, d.layer_norms + (d.mlp_norms if mlps[i].experts else 0))
         if key is not None and owners[i]:
             caches, weights = (*caches, key), weights + index
         return LayerSpec(caches=caches, attention=a, mlp=mlps[i], weights=weights)
 
     if d.indexer and not all(owners):
         notes += (note("derived", "indexer_on_layers", field=f.name("indexer_types"), layers=sum(owners), of=layers),)
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, exact=exact and regular, notes=notes)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, exact=d.exact, doubts=doubts, notes=notes)
 
 
-def mlps_of(f: Fields, layers: int, dense_default: int = 0) -> tuple[list[Mlp], bool]:
-    """The feed-forward part of each layer, and whether its weights are certain. `mlp_layer_types` wins over the first dense layers."""
+def mlps_of(f: Fields, layers: int, dense_default: int = 0, fixed: bool = False) -> tuple[list[Mlp], tuple[Doubt, ...]]:
+    """The feed-forward part of each layer, and what is open about it. `mlp_layer_types` wins over the first dense layers.
+
+    transformers' classes know no `moe_layer_freq` (every later layer is sparse there), and some (`fixed`) take the number of dense layers
+    from the class alone; vLLM reads both keys. Where the readings differ the count is an estimate.
+    """
     experts = f.optional_int(*EXPERTS, low=0, high=65_536) or 0
     if not experts:
         f.ignore(*EXPERT_WIDTH, *TOP_K, *SHARED, *DENSE)
-        return [Mlp(width=f.need_int(*WIDTH))] * layers, True
+        return [Mlp(width=f.need_int(*WIDTH))] * layers, ()
     width = f.need_int(*EXPERT_WIDTH)
     sparse = Mlp(experts=experts, top_k=f.need_int(*TOP_K, high=65_536), expert_width=width, shared_width=width * f.int_or(0, *SHARED, low=0))
     types = f.list_of("mlp_layer_types", str, layers)
     first, step = f.int_or(dense_default, *DENSE, low=0), f.int_or(1, "moe_layer_freq")
+    other = types
     if types is None:
         types = ["sparse" if i >= first and i % step == 0 else "dense" for i in range(layers)]
+        other = ["sparse" if i >= (dense_default if fixed else first) else "dense" for i in range(layers)]
     if (unknown := next((t for t in types if t not in ("dense", "sparse")), None)) is not None:
         raise UnsupportedValue("unknown_layer_type", field=f.name("mlp_layer_types"), value=unknown[:60], known="dense, sparse")
-    dense = Mlp(width=f.need_int(*WIDTH)) if "dense" in types else sparse
-    return [sparse if t == "sparse" else dense for t in types], step == 1
+    dense = Mlp(width=f.need_int(*WIDTH)) if "dense" in types or (other and "dense" in other) else sparse
+    hidden, key = f.need_int(*HIDDEN), DENSE[0] if step == 1 else "moe_layer_freq"
+    each = {"sparse": elements(shapes.mlp(hidden, sparse)), "dense": elements(shapes.mlp(hidden, dense))}
+    open_ = between("doubt_expert_layers", sum(each[t] for t in types), sum(each[t] for t in other or types), f.name(key))
+    return [sparse if t == "sparse" else dense for t in types], open_
 
 
 # -- the indexer -------------------------------------------------------------------------------------------------------
@@ -167,6 +184,6 @@ def minicpm3(f: Fields) -> ModelSpec:
     q = f.need_int("num_attention_heads", high=65_536)
     a = attention_of(f, f.optional_int("v_head_dim") or hidden // q)
     m = Mlp(width=f.need_int("intermediate_size"))
-    weights = shapes.mla(hidden, a, f.flag("attention_bias")) + shapes.mlp(hidden, m) + shapes.norms(hidden, 2)
+    weights = shapes.mla(hidden, a, f.flag("attention_bias")) + shapes.mlp(hidden, m, f.flag("mlp_bias")) + shapes.norms(hidden, 2)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
     return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, quirks=frozenset({"vllm_expands_latent"}))

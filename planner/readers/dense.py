@@ -8,9 +8,10 @@ from dataclasses import replace
 from planner.model import Attention, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.block import Block, read, reader
+from planner.readers.doubts import between
 from planner.readers.fields import MAX_TOKENS, Fields
 from planner.readers.llama import FULL, WINDOW
-from planner.readers.windows import TYPES, Windows, first_of, last_of, never, pattern, switch
+from planner.readers.windows import TYPES, Windows, counted_back, first_of, last_of, listed, never, pattern, switch
 
 LLAMA = Block(mlp_bias=("mlp_bias", False))
 OLMO2 = Block(head_norms=True, norm_per_head=True)
@@ -45,9 +46,9 @@ persimmon = reader(Block(kv="mha", qkv_bias=True, o_bias=True, mlp_bias=True, ga
 # -- Granite, GLM, EXAONE, Seed ------------------------------------------------------------------------------------------------------------
 granite = reader(LLAMA)
 granite_swa = reader(Block(kv="need", mlp_bias=("mlp_bias", False), sinks=True, tied=True, windows=pattern(128, first_of)))
-glm = reader(Block(kv="need", head_dim_default=128, o_bias=False))
-glm4 = reader(Block(kv="need", head_dim_default=128, o_bias=False, norms=4))
-exaone = reader(Block(layers=("num_layers", "num_hidden_layers"), qkv_bias=False, o_bias=False))
+glm = reader(Block(kv="need", head_dim_default=128, qkv_bias=("attention_bias", True), o_bias=False))
+glm4 = reader(Block(kv="need", head_dim_default=128, qkv_bias=("attention_bias", True), o_bias=False, norms=4))
+exaone = reader(Block(layers=("num_layers", "num_hidden_layers"), mlp_bias=("mlp_bias", False)))
 exaone4 = reader(Block(kv="need", qkv_bias=False, o_bias=False, head_norms=True, windows=EVERY_FOURTH))
 seed_oss = reader(Block(kv="need", head_dim_default=128, qkv_bias=("attention_bias", True), o_bias=("attention_out_bias", False), mlp_bias=("mlp_bias", False)))
 
@@ -123,11 +124,62 @@ def doge(f: Fields) -> ModelSpec:
         )
         return (*out, Weight(name="expert_rows", shape=(2 * math.isqrt(experts) + 2 * experts, hidden), role="mlp")) if experts else out
 
-    return read(f, Block(mlp_bias=("mlp_bias", False), head_norms=True, extra=more, ignore=("keep_window_size",)))
+    return read(f, Block(mlp_bias=("mlp_bias", False), head_norms=True, extra=more, ignore=("keep_window_size", "num_experts")))
 
 
 def helium(f: Fields) -> ModelSpec:
-    """Helium; its output projection is square whatever the head size, so with another head size the count is an estimate."""
+    """Helium; transformers makes its output projection square whatever the head size, which works for one head size only."""
     spec = read(f, Block(kv="need", head_dim_default=128, o_bias=False, mlp_bias=("mlp_bias", False)))
-    a = spec.layers[0].attention
-    return replace(spec, parameters_exact=a is not None and a.q_heads * a.v_dim == spec.hidden_size)
+    a, hidden = spec.layers[0].attention, spec.hidden_size
+    made = hidden * hidden * len(spec.layers)
+    used = made if a is None else hidden * a.q_heads * a.v_dim * len(spec.layers)
+    return replace(spec, doubts=spec.doubts + between("doubt_class_differs", used, made, f.name("head_dim")))
+
+
+# -- text parts of newer families ------------------------------------------------------------------------------------------------------------
+cohere_compass = reader(Block(norms=1, tied=True, windows=listed, ignore=("sliding_window_pattern", "head_dim")))
+cosmos3_edge = reader(Block(kv="need", head_dim_default=128, gated=False, mlp_bias=("mlp_bias", False)))
+glm_ocr = reader(Block(qkv_bias=False, o_bias=False, norms=4))
+muse_glimmer = reader(Block(kv="need", head_dim_default=128, gate="full", norms=4, windows=pattern(2048, counted_back)))
+
+
+def molmo2(f: Fields) -> ModelSpec:
+    """Molmo 2's text part: rows for image and control tokens beside the embedding (`additional_vocab_size`), which the head does not have."""
+    whole = f.text("qk_norm_type") == "olmo"
+    more = f.int_or(128, "additional_vocab_size", low=0)
+
+    def outer(g: Fields, hidden: int, vocab: int) -> tuple[Weight, ...]:
+        return (Weight(name="new_embedding", shape=(more, hidden), role="embedding"),) if more else ()
+
+    bias = ("qkv_bias" if f.has("qkv_bias") else "attention_bias", False)
+    return read(f, Block(kv="need", head_dim_default=128, qkv_bias=bias, o_bias=False, head_norms=True, norm_per_head=whole, outer=outer))
+
+
+def voxtral_realtime(f: Fields) -> ModelSpec:
+    """Mistral's block, windowed, with a small network in each layer that scales the feed-forward's input by the delay."""
+
+    def delay(hidden: int, a: Attention, m: Mlp) -> tuple[Weight, ...]:
+        return (Weight(name="ada_rms_norm", shape=(2 * 32, hidden), role="norm"),)
+
+    return read(f, Block(qkv_bias=False, o_bias=False, tied=True, windows=pattern(4096, never), extra=delay))
+
+
+def modernbert_decoder(f: Fields) -> ModelSpec:
+    """ModernBERT as a decoder: every third layer full from layer 0, the others windowed at *half* of `local_attention` (transformers 5.24
+    models/modernbert_decoder). No norm before the first attention; a dense layer and a norm before the head."""
+    half = f.need_int("local_attention", low=2, high=MAX_TOKENS) // 2 if "local_attention" in f.raw else None
+    raw = {k: v for k, v in f.raw.items() if k != "sliding_window"}
+    inner = f.variant(raw if half is None else {**raw, "sliding_window": half})
+    bias = f.flag("norm_bias")
+
+    def outer(g: Fields, hidden: int, vocab: int) -> tuple[Weight, ...]:
+        head = shapes.whole("head.dense", hidden, hidden, "lm_head", g.flag("classifier_bias")) + shapes.norms(hidden, 2, bias)
+        return head + ((Weight(name="decoder.bias", shape=(vocab,), role="lm_head", parts=vocab),) if g.flag("decoder_bias", True) else ())
+
+    spec = read(inner, Block(kv="mha", mlp_bias=("mlp_bias", False), norm_bias=bias, tied=True, outer=outer,
+                             windows=pattern(64, first_of, 3, ("global_attn_every_n_layers",))))  # fmt: skip
+    f.ignore("sliding_window")
+    first = spec.layers[0]
+    norm = shapes.norms(spec.hidden_size, 1, bias)
+    bare = tuple(w for w in first.weights if w.name != "norm") + norm
+    return replace(spec, layers=(replace(first, weights=bare), *spec.layers[1:]))

@@ -15,7 +15,7 @@ from typing import Any
 from planner.cache import Kind, Rows, State, StateTensor
 from planner.dtypes import DTYPES
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, ModelSpec, Weight
 from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
@@ -24,6 +24,7 @@ from planner.readers.fields import MAX_LAYERS, MAX_TOKENS, Fields
 MODEL_TYPE = "kvledger_layers"
 KINDS = ("full", "window", "chunk", "latent", "state", "none")
 MAX_ROWS = 1024
+MOST = 10**15  # parameters that may be given
 
 
 def described(f: Fields) -> ModelSpec:
@@ -40,13 +41,14 @@ def described(f: Fields) -> ModelSpec:
     layers *= f.int_or(1, "repeat", high=MAX_LAYERS)
     if len(layers) > MAX_LAYERS:
         raise UnsupportedValue("out_of_range", field="layer_rows", value=len(layers), low=1, high=MAX_LAYERS)
-    given = f.optional_int("parameters", high=10**15)
+    given = f.optional_int("parameters", high=MOST)
     # One lump: the number is the user's, its shapes are unknown. It is split evenly over ranks.
     lump = () if given is None else (Weight(name="all", shape=(given,), role="mlp", parts=given, quantizable=True),)
     notes: tuple[Note, ...] = (note("assumed", "described_by_hand", field="layer_rows"),)
     if given is None:
         notes += (note("warning", "no_parameters", field="parameters"),)
-    spec = model(f, shapes.stack(len(layers), layers.__getitem__), hidden=hidden, vocab=vocab, tied_default=True, notes=notes, exact=False,
+    doubts = (Doubt(code="doubt_by_hand", field="parameters", more=MOST if given is None else 0),)
+    spec = model(f, shapes.stack(len(layers), layers.__getitem__), hidden=hidden, vocab=vocab, tied_default=True, notes=notes, doubts=doubts,
                  final_norm=(), extra=lump)  # fmt: skip
     return replace(spec, weights=lump, verified=False)
 

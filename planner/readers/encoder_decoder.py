@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from planner.cache import Cross
 from planner.errors import UnsupportedModel, UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import elements
 from planner.readers.fields import Fields
 
 
@@ -26,7 +27,7 @@ class Dialect:
     final_norm: bool = False
     bias: bool = True
     key_bias: bool = True
-    exact: bool = True  # False: the encoder has parts of its own that are not counted
+    shared: bool = True  # encoder and decoder embed the same tokens
 
 
 def cross_of(a: Attention, source_tokens: int | None = None) -> Cross:
@@ -42,6 +43,14 @@ def attention(width: int, a: Attention, d: Dialect, source_width: int | None = N
         *shapes.column("v_proj", a.kv_heads * a.v_dim, source, "attention", a.kv_heads, d.bias),
         *shapes.row("o_proj", width, a.q_heads * a.v_dim, "attention", a.q_heads, d.bias),
     )
+
+
+def untied(f: Fields, width: int) -> tuple[Weight, ...]:
+    """Where nothing is tied, encoder and decoder have embeddings of their own beside the shared one (transformers 5.24, built)."""
+    if f.flag("tie_word_embeddings", True):
+        return ()
+    vocab = f.need_int("vocab_size")
+    return (Weight(name="own_embed_tokens", shape=(vocab, width), role="embedding", parts=vocab, copies=2),)
 
 
 def times(weights: tuple[Weight, ...], layers: int) -> tuple[Weight, ...]:
@@ -67,6 +76,11 @@ def encoder_notes(f: Fields, fixed: int | None = None) -> tuple[Note, ...]:
     return (note("info", "cross_by_request", field="encoder_tokens"),)
 
 
+def encoder_left_out(encoder: tuple[Weight, ...]) -> tuple[Doubt, ...]:
+    """A class for one task of an encoder-decoder: it may have no encoder, and a small head instead of the output matrix."""
+    return (Doubt(code="doubt_task_head", field="architectures", fewer=elements(encoder), more=elements(encoder) // 10),)
+
+
 def _heads(f: Fields, key: str, width: int) -> Attention:
     q = f.need_int(key, high=65_536)
     if width % q:
@@ -90,7 +104,9 @@ def read(f: Fields, d: Dialect, *, fixed: int | None = None, extra: tuple[Weight
     outer = shapes.norms(width, ends, bias=True) if ends else ()
     if encoder:
         e = _heads(f, "encoder_attention_heads" if f.has("encoder_attention_heads") else "num_encoder_attention_heads", width)
-        e_layers, e_mlp = f.layers("encoder_layers", "num_encoder_layers"), Mlp(width=f.need_int("encoder_ffn_dim"), gated=False)
+        extra += untied(f, width) if d.shared else ()
+        # `num_hidden_layers` is another name of the encoder's depth, and where a file has both transformers takes that one.
+        e_layers, e_mlp = f.layers("num_hidden_layers", "encoder_layers", "num_encoder_layers"), Mlp(width=f.need_int("encoder_ffn_dim"), gated=False)
         extra += times(attention(width, e, d) + shapes.mlp(width, e_mlp, bias=True) + shapes.norms(width, 2, bias=True), e_layers)
         extra += times(shapes.norms(width, ends, bias=True), 1) if ends else ()
         if d.offset is not None:
@@ -99,13 +115,22 @@ def read(f: Fields, d: Dialect, *, fixed: int | None = None, extra: tuple[Weight
     whole = encoder and not architecture_of(f).endswith(("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering"))
     spec = model(f, (layer,) * layers, hidden=width, vocab=f.need_int("vocab_size"), tied_default=True, final_norm=outer, extra=extra,
                  positions=0 if d.offset is None else rows[1] + d.offset, notes=encoder_notes(f, fixed),
-                 exact=d.exact and (whole or not encoder))  # fmt: skip
+                 doubts=() if whole or not encoder else encoder_left_out(extra))  # fmt: skip
     return replace(spec, max_context_tokens=limit)
 
 
 def bart(f: Fields) -> ModelSpec:
-    """Also PLBart, MVP and Florence-2's language part: positions with two rows of offset, a norm behind the embedding."""
+    """Also PLBart and Florence-2's language part: positions with two rows of offset, a norm behind the embedding."""
     return read(f, Dialect(offset=2, embedding_norm=True))
+
+
+def mvp(f: Fields) -> ModelSpec:
+    """BART's block; with `use_prompt` two small networks make prompts for the decoder's attentions (transformers gives the encoder none)."""
+    if not f.flag("use_prompt"):
+        return bart(f)
+    width, length, middle = f.need_int("d_model"), f.int_or(100, "prompt_length"), f.int_or(800, "prompt_mid_dim")
+    size = length * width + (width + 1) * middle + (middle + 1) * 2 * f.layers("decoder_layers") * width
+    return read(f, Dialect(offset=2, embedding_norm=True), extra=(Weight(name="prompt", shape=(size,), role="mlp", copies=2),))
 
 
 def mbart(f: Fields) -> ModelSpec:
@@ -146,9 +171,13 @@ def m2m_100(f: Fields) -> ModelSpec:
 
 
 def speech_to_text(f: Fields) -> ModelSpec:
-    """The encoder's length follows the recording; its convolutions are not counted."""
-    limit = f.need_int("max_target_positions")
-    return read(f, Dialect(offset=None, final_norm=True, exact=False), positions=(limit, limit))
+    """The encoder's length follows the recording, which convolutions shorten: each puts out twice what its gate lets through."""
+    limit, width = f.need_int("max_target_positions"), f.need_int("d_model")
+    sizes, middle = f.list_of("conv_kernel_sizes", int) or [5, 5], f.int_or(1024, "conv_channels")
+    ins = [f.int_or(80, "input_feat_per_channel") * f.int_or(1, "input_channels"), *[middle // 2] * (len(sizes) - 1)]
+    outs = [*[middle] * (len(sizes) - 1), 2 * width]
+    convolutions = tuple(Weight(name=f"encoder.conv{i}", shape=(o, n * k + 1), role="mlp") for i, (n, o, k) in enumerate(zip(ins, outs, sizes, strict=True)))
+    return read(f, Dialect(offset=None, final_norm=True, shared=False), positions=(limit, limit), extra=convolutions)
 
 
 def whisper(f: Fields) -> ModelSpec:
@@ -158,7 +187,8 @@ def whisper(f: Fields) -> ModelSpec:
         Weight(name="encoder.conv1", shape=(width, bins * 3 + 1), role="mlp"),
         Weight(name="encoder.conv2", shape=(width, width * 3 + 1), role="mlp"),
     )
-    return read(f, Dialect(final_norm=True, key_bias=False), fixed=frames, extra=convolutions, positions=(frames, f.need_int("max_target_positions")))
+    dialect = Dialect(final_norm=True, key_bias=False, shared=False)
+    return read(f, dialect, fixed=frames, extra=convolutions, positions=(frames, f.need_int("max_target_positions")))
 
 
 def trocr(f: Fields) -> ModelSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from planner.errors import UnsupportedModel
@@ -40,10 +41,12 @@ def bert(f: Fields, *, types: bool = True, embed_norm: bool = True, last_norm: b
         outer += (Weight(name="sines", shape=(rows, dim), role="position"),)
     else:
         outer += (Weight(name="embed_positions", shape=(rows, width), role="position"),)
-    if not kind and f.raw.get("tie_word_embeddings") is False:  # a head of its own has a bias of its own beside
+    if kind in ("", "roformer", "roc_bert") and f.raw.get("tie_word_embeddings") is False:  # a head of its own has a bias of its own beside
         outer += (Weight(name="head.decoder.bias", shape=(vocab,), role="lm_head", parts=vocab),)
     if types:
         outer += (Weight(name="token_types", shape=(f.need_int("type_vocab_size"), width), role="embedding"),)
+    if f.text("model_type") == "ernie" and f.flag("use_task_id"):
+        outer += (Weight(name="task_types", shape=(f.int_or(3, "task_type_vocab_size"), width), role="embedding"),)
     if embed_norm:
         outer += shapes.norms(width, 1, True, name="embed_norm")
     if width != hidden:
@@ -55,17 +58,21 @@ def bert(f: Fields, *, types: bool = True, embed_norm: bool = True, last_norm: b
     if kind == "rembert":
         outer += (Weight(name="head.decoder", shape=(vocab, head), role="lm_head", parts=vocab),)
     final = shapes.norms(hidden, 1, True) if last_norm else ()
-    return model(f, (layer,) * layers, hidden=hidden, vocab=vocab, tied_default=True, embed_width=width, final_norm=final, extra=outer)
+    spec = model(f, (layer,) * layers, hidden=hidden, vocab=vocab, tied_default=True, embed_width=width, final_norm=final, extra=outer)
+    if kind == "rembert":  # the head above is never the embedding, which is narrower: what the file says of it makes no difference
+        spec = replace(spec, weights=tuple(w for w in spec.weights if w.name != "lm_head"), tied_embeddings=True)
+    return spec
 
 
 def _roc_bert(f: Fields, hidden: int) -> tuple[Weight, ...]:
-    """Pronunciation and shape embeddings, mapped to the hidden width together with the token's."""
-    sound, shape = f.need_int("pronunciation_embed_dim"), f.need_int("shape_embed_dim")
-    return (
-        Weight(name="pronunciation_embed", shape=(f.need_int("pronunciation_vocab_size"), sound), role="embedding"),
-        Weight(name="shape_embed", shape=(f.need_int("shape_vocab_size"), shape), role="embedding"),
-        *shapes.whole("map_inputs_layer", hidden, hidden + sound + shape, "embedding", bias=True),
-    )
+    """Pronunciation and shape embeddings, mapped to the hidden width together with the token's. What is switched off has its table all the
+    same, and no part in the map."""
+    wide, out = hidden, tuple[Weight, ...]()
+    for name in ("pronunciation", "shape"):
+        size = f.need_int(f"{name}_embed_dim")
+        out += (Weight(name=f"{name}_embed", shape=(f.need_int(f"{name}_vocab_size"), size), role="embedding"),)
+        wide += size if f.flag(f"enable_{name}", True) else 0
+    return out + (shapes.whole("map_inputs_layer", hidden, wide, "embedding", bias=True) if f.flag("concat_input", True) else ())
 
 
 electra = partial(bert, kind="electra")

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from planner.errors import UnsupportedModel
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec
 from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import elements, tie
 from planner.readers.fields import Fields
 
 # Keys that are known not to change what a decoder keeps: norms, rope, token ids, dropout, initialisation, losses, generation, bookkeeping.
@@ -73,8 +74,26 @@ def generic(f: Fields, model_type: str | None, harmless: Collection[str]) -> Mod
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
     notes: tuple[Note, ...] = (note("warning", "unverified", field="model_type", model_type=model_type or ""),)
     notes += tuple(note("assumed", "declared_harmless", field=k) for k in sorted(harmless) if k in f.raw)
-    spec = model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False, notes=notes)
+    vocab = f.need_int("vocab_size")
+    doubts = _block_doubt(f, hidden, m, layers) + (() if f.has("tie_word_embeddings") else tie(False, vocab, hidden))
+    spec = model(f, (layer,) * layers, hidden=hidden, vocab=vocab, tied_default=False, exact=False, doubts=doubts, notes=notes)
     return replace(spec, verified=False)
+
+
+def _block_doubt(f: Fields, hidden: int, m: Mlp, layers: int) -> tuple[Doubt, ...]:
+    """The feed-forward part may have no gate, some of its layers may be dense, and shared experts may stand beside the routed ones."""
+    part = shapes.mlp(hidden, m)
+    gates = elements(w for w in part if w.name.endswith(".gate"))
+    if not m.experts:
+        return (Doubt(code="doubt_generic_block", fewer=layers * gates),)
+    width = f.int_or(4 * hidden, "intermediate_size", "ffn_hidden_size", "n_inner")
+    dense, routed = 3 * hidden * width, elements(part)
+    shared = 3 * hidden * max(f.int_or(0, "shared_expert_intermediate_size", low=0), m.expert_width * f.int_or(0, "n_shared_experts", low=0, high=65_536))
+    keys = ("first_k_dense_replace", "mlp_only_layers", "moe_layer_freq", "decoder_sparse_step")
+    uneven = any(f.raw.get(k) not in (None, 0, 1, []) for k in keys)
+    fewer = max(gates, routed - dense * 2 // 3) if uneven else gates
+    more = shared + hidden + m.experts + (max(0, dense - routed) if uneven else 0)
+    return (Doubt(code="doubt_generic_block", fewer=layers * fewer, more=layers * more),)
 
 
 def _plain_decoder_only(f: Fields, model_type: str | None, harmless: Collection[str]) -> None:

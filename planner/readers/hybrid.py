@@ -8,6 +8,7 @@ from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import between
 from planner.readers.fields import MAX_LAYERS, Fields
 from planner.readers.mamba import Mamba1, Mamba2, prefixed, rank_of
 
@@ -123,6 +124,9 @@ def nemotron_h(f: Fields) -> ModelSpec:
     if not 0 < len(types) <= MAX_LAYERS:
         raise UnsupportedValue("out_of_range", field=f.name("layers_block_type"), value=str(len(types)), low=1, high=MAX_LAYERS)
     a = attention_of(f, hidden, "head_dim", "attention_head_dim") if ATTENTION in types else None
+    # transformers' and vLLM's classes know `head_dim` alone, 128 by default; the published code reads `attention_head_dim`.
+    a_unit = 2 * hidden * (a.q_heads + a.kv_heads) * types.count(ATTENTION) if a else 0  # elements for each unit of the head size
+    doubts = between("doubt_class_differs", a.qk_dim * a_unit, 128 * a_unit, f.name("attention_head_dim")) if a and not f.size("head_dim") else ()
     bias = f.flag("use_bias")
     m = Mamba2(heads=f.need_int("mamba_num_heads"), head_dim=f.need_int("mamba_head_dim"), groups=f.int_or(8, "mamba_n_groups", "n_groups"),
                state=f.int_or(128, "ssm_state_size"), width=f.int_or(4, "mamba_d_conv", "conv_kernel"), bias=bias, out_bias=bias,
@@ -138,7 +142,7 @@ def nemotron_h(f: Fields) -> ModelSpec:
     if MOE in types:
         sparse, weights = _latent_experts(f, hidden, mlp_bias)
         blocks[MOE] = LayerSpec(caches=(), mlp=sparse, weights=weights + norm)
-    return model(f, tuple(blocks[t] for t in types), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False)
+    return model(f, tuple(blocks[t] for t in types), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, doubts=doubts)
 
 
 def _latent_experts(f: Fields, hidden: int, bias: bool) -> tuple[Mlp, tuple[Weight, ...]]:

@@ -12,6 +12,7 @@ from planner.notes import cite, note
 from planner.readers import shapes
 from planner.readers.build import model
 from planner.readers.deepseek import attention_of, index_of, indexers, mlps_of
+from planner.readers.doubts import between
 from planner.readers.fields import Fields
 
 
@@ -22,7 +23,7 @@ def axk2(f: Fields) -> ModelSpec:
     a = attention_of(f)
     rank = f.need_int("q_lora_rank")
     key, index = index_of(f, hidden, a)
-    mlps, regular = mlps_of(f, layers, dense_default=1)
+    mlps, doubts = mlps_of(f, layers, dense_default=1)
     bias = f.flag("attention_bias")
     attention = tuple(w for w in shapes.mla(hidden, a, bias) if w.name != "q_b_proj")
     attention += shapes.column("q_gate_proj", a.q_heads * (a.qk_dim + a.v_dim), 2 * rank, "attention", a.q_heads) + index
@@ -32,7 +33,7 @@ def axk2(f: Fields) -> ModelSpec:
         weights = attention + shapes.mlp(hidden, mlps[i]) + shapes.norms(hidden, 2) + gate * (2 if mlps[i].experts else 1)
         return LayerSpec(caches=(shapes.rows_of(a), key), attention=a, mlp=mlps[i], weights=weights)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=regular)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, doubts=doubts)
 
 
 def hy_v4(f: Fields) -> ModelSpec:
@@ -44,7 +45,7 @@ def hy_v4(f: Fields) -> ModelSpec:
     owners = indexers(f, layers) if named else [i == 0 or (i - 1) % 4 == 0 for i in range(layers)]
     notes = () if named else (note("derived", "class_default", field=f.name("indexer_types"), value=f"{sum(owners)} of {layers}",
                                    source=cite("transformers 5.24 models/hy_v4")),)  # fmt: skip
-    mlps, regular = mlps_of(f, layers, dense_default=1)
+    mlps, doubts = mlps_of(f, layers, dense_default=1, fixed=True)
     copies = f.int_or(4, "hc_mult")
     attention = (
         *shapes.mla(hidden, a, f.flag("attention_bias")),
@@ -61,7 +62,7 @@ def hy_v4(f: Fields) -> ModelSpec:
         weights = attention + shapes.mlp(hidden, mlps[i]) + (index if owners[i] else ())
         return LayerSpec(caches=caches, attention=a, mlp=mlps[i], weights=weights)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, extra=head, notes=notes, exact=regular)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, extra=head, notes=notes, doubts=doubts)
 
 
 def longcat_flash(f: Fields) -> ModelSpec:
@@ -76,10 +77,13 @@ def longcat_flash(f: Fields) -> ModelSpec:
     moe = Mlp(experts=experts, top_k=f.need_int("moe_topk", "num_experts_per_tok", high=65_536), expert_width=width)
     dense = Mlp(width=f.need_int("ffn_hidden_size", "intermediate_size"))
     half = shapes.mla(hidden, a, f.flag("attention_bias")) + shapes.mlp(hidden, dense) + shapes.norms(hidden, 2)
-    idle = Weight(name="router.idle", shape=(f.int_or(0, "zero_expert_num", low=0), hidden), role="router")
+    none = f.int_or(0, "zero_expert_num", low=0)
+    idle = Weight(name="router.idle", shape=(none, hidden), role="router")
+    # transformers 5.24 makes room in its stacked matrices for the experts that compute nothing; no checkpoint has them.
+    doubts = between("doubt_idle_experts", 0, halves // 2 * none * 2 * width * hidden, f.name("zero_expert_num"))
     first = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=moe, weights=(*half, *shapes.mlp(hidden, moe), idle))
     second = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=dense, weights=half)
-    return model(f, (first, second) * (halves // 2), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
+    return model(f, (first, second) * (halves // 2), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, doubts=doubts)
 
 
 def mistral_large4(f: Fields) -> ModelSpec:
@@ -98,7 +102,7 @@ def mistral_large4(f: Fields) -> ModelSpec:
     n = f.need_int("index_n_heads")
     index += (*shapes.norms(hidden, 1, bias=True, name="indexer.q_norm"), Weight(name="indexer.scaling", shape=(2, n), role="attention"))
     owners = indexers(f, layers)
-    mlps, regular = mlps_of(f, layers, dense_default=1)
+    mlps, doubts = mlps_of(f, layers, dense_default=1)
     scaling = (Weight(name="softmax_scaling", shape=(2, a.q_heads), role="attention"),)
 
     def build(i: int) -> LayerSpec:
@@ -112,4 +116,4 @@ def mistral_large4(f: Fields) -> ModelSpec:
         return LayerSpec(caches=caches, attention=here, mlp=mlps[i], weights=weights, shares_with=None if owns else source[i])
 
     alpha = (Weight(name="rotary.alpha", shape=(a.rope_dim // 2,), role="position"),)
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, extra=alpha, exact=regular)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, extra=alpha, doubts=doubts)

@@ -8,8 +8,9 @@ from planner.errors import UnsupportedValue
 from planner.model import Attention, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.block import Block, read, reader
+from planner.readers.doubts import between
 from planner.readers.experts import Experts
-from planner.readers.fields import Fields
+from planner.readers.fields import MAX_TOKENS, Fields
 
 GPT = {"layers": ("n_layer", "num_hidden_layers"), "hidden": ("n_embd", "hidden_size"), "q_heads": ("n_head", "num_attention_heads")}
 
@@ -65,12 +66,18 @@ def mpt(f: Fields) -> ModelSpec:
     grouped = attn.optional_int("kv_n_heads", high=65_536) if attn else None
     if kind not in (None, "multihead_attention") or grouped not in (None, f.raw.get("n_heads")):
         raise UnsupportedValue("foreign_key", field=f"{f.name('attn_config')}.{'kv_n_heads' if grouped else 'attn_type'}", value=str(grouped or kind)[:40])
-    exact = f.flag("no_bias", True) and not (attn is not None and attn.flag("qk_ln")) and (attn is None or attn.flag("alibi", True))
+    biased = not f.flag("no_bias", True) or (attn is not None and attn.flag("qk_ln"))
     times = f.raw.get("expansion_ratio", 4)
     if not isinstance(times, int) or isinstance(times, bool):
         raise UnsupportedValue("not_an_integer", field=f.name("expansion_ratio"), value=repr(times)[:60])
-    return read(f, Block(layers=("n_layers",), hidden=("d_model",), q_heads=("n_heads",), kv="mha", width=(), width_times=times, qkv_bias=False, o_bias=False,
-                         gated=False, tied=True, exact=exact and times == 4, ignore=("attn_config", "expansion_ratio")))  # fmt: skip
+    spec = read(f, Block(layers=("n_layers",), hidden=("d_model",), q_heads=("n_heads",), kv="mha", width=(), width_times=times, qkv_bias=False, o_bias=False,
+                         gated=False, tied=True, exact=not biased, ignore=("attn_config", "expansion_ratio")))  # fmt: skip
+    # transformers' class knows ALiBi and a ratio of 4 alone; llm-foundry's has learned positions, and reads the ratio.
+    hidden, part = spec.hidden_size, 2 * spec.hidden_size**2 * len(spec.layers)
+    doubts = between("doubt_class_differs", times * part, 4 * part, f.name("expansion_ratio"))
+    if attn is not None and not attn.flag("alibi", True):
+        doubts += between("doubt_class_differs", 0, f.int_or(2048, "max_seq_len", high=MAX_TOKENS) * hidden, attn.name("alibi"))
+    return replace(spec, doubts=spec.doubts + doubts)
 
 
 def jetmoe(f: Fields) -> ModelSpec:

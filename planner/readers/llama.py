@@ -24,7 +24,6 @@ class Dialect:
     windows: str = "all"  # all: a set window counts on every layer | switch: use_sliding_window, and then the late layers
     tied: bool = False
     head_dim_default: int | None = None
-    experts_expected: bool = False  # a file of this family that names no experts is a cut or a draft: its weights are an estimate
 
 
 def window_by_layer(f: Fields, layers: int, rule: str) -> tuple[list[int | None], tuple[Note, ...]]:
@@ -78,8 +77,7 @@ def read(f: Fields, d: Dialect) -> ModelSpec:
 
     mixed = d.windows == "switch" and any(windows) and not all(windows)
     quirks = frozenset({"vllm_refuses_window_mix"}) if mixed else frozenset()
-    exact = not d.experts_expected or any(m.experts for m in mlps)
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, notes=notes, quirks=quirks, exact=exact)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=d.tied, notes=notes, quirks=quirks)
 
 
 def _mlps(f: Fields, layers: int) -> list[Mlp]:
@@ -109,7 +107,7 @@ def mistral(f: Fields) -> ModelSpec:
 
 
 def mixtral(f: Fields) -> ModelSpec:
-    return read(f, Dialect(qkv_bias=False, o_bias=False, experts_expected=True))
+    return read(f, Dialect(qkv_bias=False, o_bias=False))
 
 
 def qwen2(f: Fields) -> ModelSpec:

@@ -12,9 +12,10 @@ from typing import Any
 
 from planner.cache import Cross, Rows
 from planner.errors import UnsupportedModel, UnsupportedValue
-from planner.model import LayerSpec, ModelSpec
+from planner.model import Doubt, LayerSpec, ModelSpec
 from planner.notes import Note, cite, note
 from planner.readers import shapes
+from planner.readers.doubts import tie
 from planner.readers.fields import Fields
 
 # Sections that hold a language part, in the order of trial. `decoder` counts only for the types of DECODER_OF: elsewhere it may be
@@ -29,29 +30,45 @@ TEXT_PART_OF: dict[str, str] = {
     "audioflamingo3": "qwen2",
     "aya_vision": "cohere2", "cohere2_vision": "cohere2",
     "blip-2": "opt", "instructblip": "opt", "instructblipvideo": "opt",
+    "btlm": "jais", "bailing_moe_v2": "bailing_moe", "grok1": "grok-1",
+    "cohere_compass": "cohere_compass_text",
+    "cosmos3_edge": "cosmos3_edge_text",
+    "deepseek_ocr2": "deepseek", "deepseek_ocr2_text": "deepseek",
     "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "deepseek_vl_v2": "deepseek_v2", "multi_modality": "llama", "janus": "llama",
+    "dots3_note": "dots3_note_text", "dots_ocr": "qwen2",
     "emu3_text_model": "llama",
+    "ernie4_5_vl_moe": "ernie4_5_vl_moe_text", "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
     "florence2": "bart", "florence2_language": "bart",
     "fuyu": "persimmon",
     "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text",
+    "glm5_next": "glm5_next_text", "glm_ocr": "glm_ocr_text",
     "glm4v": "glm4v_text", "glm4v_moe": "glm4_moe", "glm4v_moe_text": "glm4_moe",
     "got_ocr2": "qwen2", "ovis2": "qwen2", "llava_onevision": "qwen2",
-    "granite_speech": "granite",
+    "granite_speech": "granite", "granite4_vision_text": "granite", "granite_docling": "granite", "granite_docling_text": "granite",
+    "hunyuan_vl": "hunyuan_v1_dense", "hunyuan_vl_text": "hunyuan_v1_dense", "hy_v4_vl": "hy_v4", "hy_v4_vl_text": "hy_v4",
     "idefics2": "mistral", "idefics3": "llama", "smolvlm": "llama",
     "internvl": "qwen2",
+    "Keye": "qwen3", "KeyeVL1_5": "qwen3",
+    "kosmos-2": "kosmos_2_text_model", "kosmos-2.5": "kosmos_2_5_text_model",
     "kimi_vl": "deepseek_v3", "kimi_k25": "deepseek_v3",
     "lfm2_vl": "lfm2",
     "llama4": "llama4_text",
+    "llava_llama": "llava", "llava_mistral": "llava", "llava_mixtral": "llava", "llava_qwen": "llava", "llava_phi3": "llava",
     "llava": "llama", "llava_next": "llama", "llava_next_video": "llama", "video_llava": "llama", "vipllava": "llama",
     "mistral3": "mistral",
     "mllama": "mllama_text_model",
+    "molmo2": "molmo2_text",
+    "muse_glimmer": "muse_glimmer_text", "muse_spark": "muse_spark_text",
+    "paddleocr_vl": "ernie4_5", "paddleocr_vl_text": "ernie4_5",
     "paligemma": "gemma",
+    "pix2struct": "pix2struct_text_model",
     "perception_lm": "llama", "voxtral": "llama",
     "phi3_v": "phi3",
     "qwen2_audio": "qwen2",
     "qwen2_vl": "qwen2", "qwen2_vl_text": "qwen2", "qwen2_5_vl": "qwen2", "qwen2_5_vl_text": "qwen2",
     "qwen2_5_omni": "qwen2", "qwen2_5_omni_thinker": "qwen2", "qwen2_5_omni_text": "qwen2",
     "qwen3_vl": "qwen3", "qwen3_vl_text": "qwen3", "qwen3_vl_moe": "qwen3_moe", "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen4_exp": "qwen4_exp_text", "step3_vl": "step3_text", "voxtral_realtime": "voxtral_realtime_text",
     "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
     "qwen3_omni_moe": "qwen3_moe", "qwen3_omni_moe_thinker": "qwen3_moe", "qwen3_omni_moe_text": "qwen3_moe",
 }  # fmt: skip
@@ -70,16 +87,41 @@ LEAVES_OUT = frozenset({
     "idefics2", "idefics3", "llava", "llava_next", "llava_next_video", "multi_modality", "qwen2_audio", "video_llava", "vipllava",
 })  # fmt: skip
 
-# Whole models whose class ties the embeddings by default while the class of their text part does not: a file that says nothing leaves it
-# open whether the checkpoint has a head of its own, so the count of weights is an estimate.
-_TIES_BY_CLASS = frozenset({
-    "aya_vision", "cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "florence2", "glmasr", "got_ocr2", "granite_speech", "internvl", "janus",
-    "lfm2_vl", "lighton_ocr", "mistral3", "multi_modality", "ovis2", "qwen2_5_omni", "qwen2_5_omni_thinker", "qwen3_asr",
+# Where the whole model says nothing, its class's own default decides whether the head is the embedding, whatever the text part says
+# (transformers 5.24, each built with either value in the text part). Types that are not here follow their text part.
+_TIED_WHOLE = frozenset({
+    "aya_vision", "cohere2_vision", "deepseek_vl", "deepseek_vl_hybrid", "ernie4_5_vl_moe", "florence2", "gemma3", "gemma3n", "gemma4", "glmasr",
+    "got_ocr2", "granite_docling", "granite_speech", "hunyuan_vl", "internvl", "janus", "kimi_k25", "kosmos-2", "kosmos-2.5", "lfm2_vl",
+    "lighton_ocr", "mistral3", "multi_modality", "ovis2", "paddleocr_vl", "paligemma", "qwen3_asr", "t5gemma", "t5gemma2",
 })  # fmt: skip
+_UNTIED_WHOLE = frozenset({
+    "aria", "audioflamingo3", "cosmos3_edge", "fuyu", "glm5_next", "hy_v4_vl", "idefics2", "idefics3", "llava_next", "mllama", "molmo2",
+    "muse_glimmer", "muse_spark", "pix2struct", "qwen2_5_omni", "qwen2_5_omni_thinker", "qwen2_audio", "qwen3_omni_moe_thinker", "qwen3_vl",
+    "qwen3_vl_moe", "smolvlm", "video_llava", "vipllava", "voxtral",
+})  # fmt: skip
+# Classes without a tied pair: a file that asks for one gets two matrices all the same.
+_NEVER_TIED = frozenset({
+    "bailing_hybrid", "glm5_next_text", "kimi_linear", "mistral_large4_text", "molmo2", "molmo2_text", "moshi", "muse_glimmer_text", "musicgen_decoder",
+    "musicgen_melody_decoder", "nemotron_h", "rwkv5", "rwkv6", "step3p5", "xlstm",
+})  # fmt: skip
+# Text parts in files of their own, whose class is the whole model's: it ties them whatever their own file says.
+_ALWAYS_TIED = frozenset({"ernie4_5_vl_moe_text", "voxtral_realtime_text"})
+# The text part is a model of its own in the whole one, and either of the two ties.
+_EITHER_TIES = frozenset({"kosmos-2", "kosmos-2.5"})
 
 
-def tie_is_open(top: Fields, part: Fields, model_type: str | None) -> bool:
-    return model_type in _TIES_BY_CLASS and all(f.raw.get("tie_word_embeddings") is None for f in (top, part))
+def tie_is_open(top: Fields, part: Fields, model_type: str | None, spec: ModelSpec) -> tuple[Doubt, ...]:
+    """The checkpoint may differ from what the class builds where the file says less, or something else, than the class needs."""
+    said = top.raw.get("tie_word_embeddings") is not None
+    whole = {**dict.fromkeys(_TIED_WHOLE, True), **dict.fromkeys(_UNTIED_WHOLE, False)}.get(model_type or "")
+    if spec.tied_embeddings and model_type in _NEVER_TIED:
+        whole, said = False, False
+    tops = top.raw.get("tie_word_embeddings"), part.raw.get("tie_word_embeddings")
+    if model_type in _ALWAYS_TIED or (model_type in _EITHER_TIES and tops != (False, False)):
+        whole, said = True, False
+    if said or whole is None or spec.tied_embeddings == whole:
+        return ()
+    return tie(spec.tied_embeddings, spec.vocab_size, spec.hidden_size)
 
 
 def language_part(top: Fields, model_type: str | None, known: Collection[str]) -> tuple[Fields, str | None, tuple[Note, ...]]:
@@ -100,7 +142,7 @@ def language_part(top: Fields, model_type: str | None, known: Collection[str]) -
     if model_type in DECODER_OF:
         raise UnsupportedValue("no_text_section", field="decoder", model_type=model_type)
     if model_type in TEXT_PART_OF and model_type not in known:
-        if not top.has("num_hidden_layers"):
+        if all(top.raw.get(key) is None for key in ("num_hidden_layers", "n_layer")):
             raise UnsupportedValue("no_text_section", field="text_config", model_type=model_type)
         return top, TEXT_PART_OF[model_type], ()
     return top, model_type, ()
@@ -118,7 +160,10 @@ def with_cross(spec: ModelSpec, part: Fields, model_type: str | None) -> ModelSp
         return replace(layer, caches=(own, Cross(heads=own.heads, k_dim=own.k_dim, v_dim=own.v_dim)))
 
     notes = (*spec.notes, note("info", "cross_by_request", field="encoder_tokens"))
-    return replace(spec, layers=shapes.stack(len(spec.layers), lambda i: crossed(spec.layers[i])), parameters_exact=False, notes=notes)
+    layers = shapes.stack(len(spec.layers), lambda i: crossed(spec.layers[i]))
+    # Queries, keys, values and output as wide as the layer, or as an encoder twice as wide, with biases and a norm: not counted.
+    more = len(layers) * (6 * spec.hidden_size**2 + 8 * spec.hidden_size)
+    return replace(spec, layers=layers, doubts=(*spec.doubts, Doubt(code="doubt_cross", field=part.path, more=more)), notes=notes)
 
 
 def _descend(f: Fields, model_type: str | None) -> Fields:

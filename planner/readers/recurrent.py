@@ -7,7 +7,7 @@ from typing import Any
 from planner.cache import State, StateTensor
 from planner.dtypes import DTYPES
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, note
 from planner.readers import shapes
 from planner.readers.build import model
@@ -78,7 +78,8 @@ def rwkv5(f: Fields) -> ModelSpec:
     )
     weights = attention + shapes.mlp(hidden, m) + shapes.whole("receptance", hidden, hidden, "mlp") + shapes.norms(hidden, 2, bias=True)
     layer = LayerSpec(caches=(state,), mlp=m, weights=weights)
-    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
+    low_rank = Doubt(code="doubt_small_parts", more=layers * 512 * hidden)  # RWKV-6 mixes its inputs by matrices of rank 32 and 64
+    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False, doubts=(low_rank,))
 
 
 def _shifted(hidden: int, wkv: StateTensor) -> State:
@@ -107,7 +108,8 @@ def gla(f: Fields) -> ModelSpec:
         *shapes.norms(hidden, 2),
     )
     layer = LayerSpec(caches=(State(tensors=tensors, mechanism="gla"),), mlp=m, weights=weights)
-    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
+    low_rank = Doubt(code="doubt_small_parts", more=layers * 16 * (hidden + keys))  # the gate's two matrices (gate_low_rank_dim)
+    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False, doubts=(low_rank,))
 
 
 def xlstm(f: Fields) -> ModelSpec:

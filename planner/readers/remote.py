@@ -12,6 +12,7 @@ from planner.model import Attention, Mlp, ModelSpec, Weight
 from planner.notes import cite, note
 from planner.readers import gpt
 from planner.readers.block import Block, read, reader
+from planner.readers.doubts import between, total
 from planner.readers.experts import Experts
 from planner.readers.fields import Fields
 from planner.readers.legacy import GPT
@@ -34,7 +35,7 @@ def _down_bias(hidden: int, a: Attention, m: Mlp) -> tuple[Weight, ...]:
 
 
 telechat = reader(Block(layers=GPT["layers"], hidden=("hidden_size",), q_heads=GPT["q_heads"], width=("ffn_hidden_size", "n_inner"), qkv_bias=False,
-                        o_bias=True, tied=True, extra=_down_bias, exact=False))  # fmt: skip
+                        o_bias=True, tied=True, extra=_down_bias))  # fmt: skip
 phi_msft = reader(Block(layers=GPT["layers"], hidden=GPT["hidden"], q_heads=GPT["q_heads"], kv_heads=("n_head_kv",), width=("n_inner",), width_times=4,
                         qkv_bias=True, o_bias=True, mlp_bias=True, gated=False, norms=1, norm_bias=True, lm_head_bias=True))  # fmt: skip
 # Phi-3-small: block-sparse layers still keep every row (kv-cache facts, derived by hand).
@@ -100,9 +101,12 @@ def hunyuan_moe(f: Fields) -> ModelSpec:
     raw["shared_width"] = flat.need_int("intermediate_size") * flat.int_or(1, "num_shared_expert", low=0, high=65_536)
     e = Experts(count=("num_experts",), top_k=("moe_topk",), width=("moe_intermediate_size", "intermediate_size"), shared_width="shared_width",
                 first_dense=("moe_layer_num_skipped",))  # fmt: skip
-    spec = read(flat, Block(head_dim=("head_dim", "attention_head_dim"), head_norms=("use_qk_norm", True), experts=e, ignore=("use_cla", "cla_share_factor")))
-    plain = raw.get("moe_intermediate_size") in (None, raw["intermediate_size"]) and raw["shared_width"] == raw["intermediate_size"]
-    spec = replace(spec, parameters_exact=plain and not f.raw.get("moe_layer_num_skipped"))
+    block = Block(head_dim=("head_dim", "attention_head_dim"), head_norms=("use_qk_norm", True), experts=e, ignore=("use_cla", "cla_share_factor"))
+    spec = read(flat, block)
+    # transformers' class makes routed and shared experts as wide as intermediate_size, one shared, on every layer.
+    left = {k: v for k, v in raw.items() if k not in ("moe_intermediate_size", "num_shared_expert", "moe_layer_num_skipped")}
+    other = read(f.variant({**left, "shared_width": raw["intermediate_size"]}), block)
+    spec = replace(spec, doubts=spec.doubts + between("doubt_class_differs", total(spec), total(other), f.name("moe_intermediate_size")))
     if not f.flag("use_cla"):
         return spec
     said = note("warning", "sharing_not_used", field=f.name("use_cla"), factor=f.int_or(1, "cla_share_factor"), source=cite("transformers 5.24, measured"))

@@ -24,7 +24,7 @@ def inkling(f: Fields) -> ModelSpec:
     if types is None:
         types = [(WINDOW if i in local else FULL) if local is not None else (WINDOW if (i + 1) % 6 else FULL) for i in range(layers)]
     first = f.text("model_type") == "inkling_text"
-    return _inkling(f, layers, hidden, types, list(range(layers)), exact=first)
+    return _inkling(f, layers, hidden, types, list(range(layers)), second=not first)
 
 
 def inkling_loop(f: Fields) -> ModelSpec:
@@ -38,11 +38,13 @@ def inkling_loop(f: Fields) -> ModelSpec:
         raise UnsupportedValue("out_of_range", field=f.name("loop_layer_index_start"), value=str(start), low=1, high=end)
     types = shapes.layer_types(f, unique, TYPES) or [WINDOW if (i + 1) % 6 else FULL for i in range(unique)]
     order = [*range(end), *list(range(start, end)) * (passes - 1), *range(end, unique)]
-    return _inkling(f, unique, hidden, types, order, exact=False)
+    rank = loop.int_or(64, "gate_rank", "loop_gate_rank")
+    return _inkling(f, unique, hidden, types, order, second=True, gated=range(start, end), rank=rank)
 
 
-def _inkling(f: Fields, unique: int, hidden: int, types: list[str], order: list[int], exact: bool) -> ModelSpec:
-    """`order`: which layer runs when; a layer that runs again brings no weights."""
+def _inkling(f: Fields, unique: int, hidden: int, types: list[str], order: list[int], second: bool, gated: range = range(0), rank: int = 0) -> ModelSpec:
+    """`order`: which layer runs when; a layer that runs again brings no weights. `second`: the weights of Inkling 2, with scales, gates and
+    attention over earlier layers in each layer, and in those of `gated` four gates of `rank` for what an earlier run left."""
     window = f.need_int("sliding_window_size", "sliding_window", high=MAX_TOKENS)
     width = f.int_or(4, "conv_kernel_size", "sconv_kernel_size")
     dense_width = f.optional_int("dense_intermediate_size")
@@ -62,6 +64,24 @@ def _inkling(f: Fields, unique: int, hidden: int, types: list[str], order: list[
     sink = f.int_or(0, "n_shared_experts", low=0)  # the router has a row for each shared expert too
     seen: set[int] = set()
 
+    def second_weights(i: int, a: Attention, m: Mlp, streams: tuple[tuple[str, int], ...]) -> tuple[Weight, ...]:
+        q, full = a.q_heads, types[i] == FULL
+        extent = f.int_or(1024, "rel_extent") if full else window
+        return (
+            *shapes.gqa(hidden, a),
+            *shapes.column("gate_proj", q * a.v_dim, hidden, "attention", q),
+            *shapes.column("sink_proj", q, hidden, "attention", q),
+            *shapes.column("r_proj", q * rel, hidden, "attention", q),
+            Weight(name="rel_logits", shape=(rel, extent), role="attention"),
+            Weight(name="scales", shape=(q, a.qk_dim + rel), role="norm", parts=q),
+            *(Weight(name=f"{n}_sconv", shape=(c, 1, width), role="state") for n, c in streams),
+            *(shapes.column("sconv_weight_proj", 2 * a.kv_heads * width, hidden, "state", a.kv_heads) if full else ()),
+            *shapes.mlp(hidden, m),
+            *shapes.norms(hidden, 4 if full else 2),
+            Weight(name="residual_queries", shape=(1 + ((3 if full else 1) if i else 0), hidden), role="norm"),
+            *(shapes.whole("message_gates", 4 * 4 * rank, hidden, "state") if i in gated else ()),
+        )
+
     def build(i: int) -> LayerSpec:
         prefix = "swa_" if types[i] == WINDOW else ""
         q, kv, dim = (f.need_int(f"{prefix}{key}") for key in ("num_attention_heads", "num_key_value_heads", "head_dim"))
@@ -72,7 +92,9 @@ def _inkling(f: Fields, unique: int, hidden: int, types: list[str], order: list[
         state = State(tensors=tuple(StateTensor(name=n, role="conv", elements=c * width, columns=width, dtype=DTYPES["fp32"]) for n, c in streams))
         m = other if dense[i] else sparse
         weights: tuple[Weight, ...] = ()
-        if i not in seen:
+        if i not in seen and second:
+            weights = second_weights(i, a, m, streams)
+        elif i not in seen:
             weights = (
                 Weight(name="global_scale", shape=(1 + sink * hidden,) if m.experts else (1,), role="router"),
                 *shapes.gqa(hidden, a),
@@ -87,8 +109,13 @@ def _inkling(f: Fields, unique: int, hidden: int, types: list[str], order: list[
         return LayerSpec(caches=(shapes.rows_of(a, window if prefix else None), state), attention=a, mlp=m, weights=weights)
 
     stack = [build(i) for i in order]
-    return model(f, shapes.stack(len(stack), lambda k: stack[k]), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=exact,
-                 extra=shapes.norms(hidden, 1, name="embed_norm"))  # fmt: skip
+    vocab = f.need_int("vocab_size")
+    extra = shapes.norms(hidden, 1, name="embed_norm")
+    if second:
+        extra += (Weight(name="final_query", shape=(1 + 4 * len(gated), hidden), role="norm"),)
+    spec = model(f, shapes.stack(len(stack), lambda k: stack[k]), hidden=hidden, vocab=vocab, tied_default=False, extra=extra)
+    rows = f.int_or(200_058, "unpadded_vocab_size") if second else vocab  # the head has no row for the padding of the embedding
+    return replace(spec, weights=tuple(replace(w, shape=(rows, hidden), parts=rows) if w.role == "lm_head" else w for w in spec.weights))
 
 
 def zaya(f: Fields) -> ModelSpec:
@@ -129,9 +156,11 @@ def zaya(f: Fields) -> ModelSpec:
         weights = shared + ((Weight(name="router_states_scale", shape=(router,), role="router"),) if i else ())
         return LayerSpec(caches=(shapes.rows_of(a, window if types[i] == WINDOW else None), state), attention=a, mlp=m, weights=weights)
 
-    head = (Weight(name="input_scaling", shape=(2, hidden), role="norm"),)
-    exact = not f.flag("lm_head_bias")
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, extra=head, exact=exact)
+    vocab = f.need_int("vocab_size")
+    head: tuple[Weight, ...] = (Weight(name="input_scaling", shape=(2, hidden), role="norm"),)
+    if f.flag("lm_head_bias"):
+        head += (Weight(name="lm_head.bias", shape=(vocab,), role="lm_head", parts=vocab),)
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=vocab, tied_default=True, extra=head)
 
 
 def hrm_text(f: Fields) -> ModelSpec:

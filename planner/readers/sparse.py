@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.errors import UnsupportedValue
-from planner.model import ModelSpec
+from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import note
 from planner.readers import shapes
 from planner.readers.block import Block, read, reader
@@ -107,6 +107,32 @@ def flint(f: Fields) -> ModelSpec:
     return read(f.variant(raw), Block(kv="need", head_dim_default=128, head_norms=True, sinks=True,
                                                      windows=pattern(513, lambda i, n, step: i < 2 or i % step == 1 or i == n - 1),
                                                      experts=Experts(shared_width="shared_expert_intermediate_size")))  # fmt: skip
+
+
+def _gate_bias(hidden: int, a: Attention, m: Mlp) -> tuple[Weight, ...]:
+    return (Weight(name="gate_bias", shape=(a.q_heads,), role="attention", parts=a.q_heads),)
+
+
+beam = reader(Block(kv="need", head_dim_default=128, head_norms=True, gate="full", norms=4, extra=_gate_bias,
+                    windows=pattern(512, lambda i, n, step: (i + 1) % step == 0 or i == n - 1, 6), experts=Experts(first_dense_default=3)))  # fmt: skip
+
+
+def ernie4_5_vl_moe(f: Fields) -> ModelSpec:
+    """ERNIE 4.5 VL: experts for text and narrower ones for images, the keys of both as pairs. A token passes one kind only, so both are
+    counted in total."""
+    pairs = {k: v for k, v in f.raw.items() if k.startswith("moe_") and isinstance(v, list)}
+    pairs.setdefault("moe_intermediate_size", [1536, 512])  # the class default: weights only
+    for key, value in pairs.items():
+        if len(value) != 2:
+            raise UnsupportedValue("foreign_key", field=f.name(key), value=repr(value)[:60])
+    text, vision = (ernie4_5_moe(f.variant({**f.raw, **{k: v[i] for k, v in pairs.items()}})) for i in (0, 1))
+
+    def both(i: int) -> LayerSpec:
+        more = tuple(replace(w, name=f"vision.{w.name}") for w in vision.layers[i].weights if w.role in ("expert", "router"))
+        return replace(text.layers[i], weights=text.layers[i].weights + more)
+
+    # Whatever `use_bias` says, this family's head has no bias (transformers 5.24 models/ernie4_5_vl_moe).
+    return replace(text, layers=shapes.stack(len(text.layers), both), weights=tuple(w for w in text.weights if w.name != "lm_head.bias"))
 
 
 flex_olmo = reader(Block(head_norms=True, norm_per_head=True, experts=LOCAL))

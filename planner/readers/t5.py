@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.errors import UnsupportedValue
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.build import model
-from planner.readers.encoder_decoder import Dialect, attention, cross_of, encoder_notes, refuse_encoders, times
+from planner.readers.doubts import tie
+from planner.readers.encoder_decoder import Dialect, attention, cross_of, encoder_notes, refuse_encoders, times, untied
 from planner.readers.fields import Fields
 
 
-def _t5(f: Fields, *, feed_forward: str, bias_on_every_layer: bool = False, exact: bool = True) -> ModelSpec:
+def _t5(f: Fields, *, feed_forward: str, bias_on_every_layer: bool = False, encoder: tuple[str, ...] = ()) -> ModelSpec:
     """The inner width is num_heads x d_kv, which need not be d_model (T5-11B: 16,384 against 1,024). A decoder as deep as the encoder
     where the file gives it no depth of its own. An untied head is a checkpoint's own (v1.1, mT5): transformers 5.24 builds it tied."""
     refuse_encoders(f)
@@ -18,7 +21,8 @@ def _t5(f: Fields, *, feed_forward: str, bias_on_every_layer: bool = False, exac
     layers = f.layers("num_decoder_layers") if f.has("num_decoder_layers") else depth
     q, dim = f.need_int("num_heads", high=65_536), f.need_int("d_kv")
     a = Attention(q_heads=q, kv_heads=q, qk_dim=dim, v_dim=dim)
-    m = Mlp(width=f.need_int("d_ff"), gated=(f.text("feed_forward_proj") or feed_forward).startswith("gated"))
+    gated = (f.text("feed_forward_proj") or feed_forward).startswith("gated")
+    m = Mlp(width=f.need_int("d_ff"), gated=f.flag("is_gated_act", gated))
     buckets = f.int_or(32, "relative_attention_num_buckets")
     table = Weight(name="relative_attention_bias", shape=(buckets, q), role="position")
     once: tuple[Weight, ...] = () if bias_on_every_layer else (table,)
@@ -26,10 +30,12 @@ def _t5(f: Fields, *, feed_forward: str, bias_on_every_layer: bool = False, exac
     block = shapes.gqa(width, a) + shapes.mlp(width, m) + each
     weights = block + shapes.gqa(width, a) + shapes.norms(width, 3)
     layer = LayerSpec(caches=(shapes.rows_of(a), cross_of(a)), attention=a, mlp=m, weights=weights)
-    extra = times(block + shapes.norms(width, 2), depth) + times(once + shapes.norms(width, 1), 1) + once
-    tied = f.flag("tie_word_embeddings", True)
-    return model(f, (layer,) * layers, hidden=width, vocab=f.need_int("vocab_size"), tied_default=True, extra=extra,
-                 notes=encoder_notes(f), exact=exact and tied)  # fmt: skip
+    first = block + shapes.norms(width, 3 if "norm" in encoder else 2)
+    extra = times(first, depth) + (times((table,), 1) if "table" in encoder else ()) + times(once + shapes.norms(width, 1), 1) + once
+    vocab = f.need_int("vocab_size")
+    doubts = () if f.flag("tie_word_embeddings", True) else tie(False, vocab, width)
+    spec = model(f, (layer,) * layers, hidden=width, vocab=vocab, tied_default=True, extra=extra, notes=encoder_notes(f), doubts=doubts)
+    return replace(spec, encoder_layers=depth)
 
 
 def t5(f: Fields) -> ModelSpec:
@@ -46,8 +52,9 @@ def umt5(f: Fields) -> ModelSpec:
 
 
 def longt5(f: Fields) -> ModelSpec:
-    """The encoder attends locally or to summaries; the decoder is T5's."""
-    return _t5(f, feed_forward="relu", exact=False)
+    """The encoder attends locally, or to summaries with a norm and position biases of their own; the decoder is T5's."""
+    summaries = f.text("encoder_attention_type") == "transient-global"
+    return _t5(f, feed_forward="relu", encoder=("norm", "table") if summaries else ())
 
 
 def prophetnet(f: Fields) -> ModelSpec:
@@ -71,13 +78,15 @@ def prophetnet(f: Fields) -> ModelSpec:
     )
     e_mlp = Mlp(width=f.need_int("encoder_ffn_dim"), gated=False)
     extra = times(attention(width, b, d) + shapes.mlp(width, e_mlp, bias=True) + shapes.norms(width, 2, bias=True), f.layers("num_encoder_layers"))
+    extra += untied(f, width)
     extra += (
         *times(shapes.norms(width, 1, bias=True), 1),
         Weight(name="encoder.embed_positions", shape=(limit, width), role="position"),
         Weight(name="ngram_embeddings", shape=(f.need_int("ngram"), width), role="position"),
     )
     layer = LayerSpec(caches=(shapes.rows_of(a), cross_of(a)), attention=a, mlp=m, weights=weights)
-    return model(f, (layer,) * layers, hidden=width, vocab=f.need_int("vocab_size"), tied_default=True, positions=limit,
+    vocab = f.need_int("vocab_size")
+    return model(f, (layer,) * layers, hidden=width, vocab=vocab, tied_default=True, positions=limit,
                  final_norm=shapes.norms(width, 1, bias=True), extra=extra, notes=encoder_notes(f))  # fmt: skip
 
 
@@ -97,4 +106,4 @@ def musicgen_decoder(f: Fields) -> ModelSpec:
             Weight(name="codebook_heads", shape=(vocab, width), role="lm_head", parts=vocab, copies=books - 1),
         )
     return model(f, (layer,) * layers, hidden=width, vocab=vocab, tied_default=False, final_norm=shapes.norms(width, 1, bias=True),
-                 extra=extra, notes=encoder_notes(f), exact=False)  # fmt: skip
+                 extra=extra, notes=encoder_notes(f))  # fmt: skip

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.block import guard
 from planner.readers.build import model
+from planner.readers.doubts import between, elements
 from planner.readers.experts import Experts, mlps
 from planner.readers.fields import MAX_TOKENS, Fields
 from planner.readers.llama import FULL, WINDOW
@@ -49,11 +52,26 @@ def mimo_v2(f: Fields) -> ModelSpec:
             weights += (Weight(name="sinks", shape=(a.q_heads,), role="attention", parts=a.q_heads),)
         return LayerSpec(caches=(shapes.rows_of(a, window if types[i] == WINDOW else None),), attention=a, mlp=each[i], weights=weights)
 
+    read = sum(elements(w for w in build(i).weights if w.role != "norm" and w.name != "sinks") for i in range(layers))
+    doubts = _mimo_class(f, hidden, full, each, types, read)
     f.ignore("attention_chunk_size")
     quirks = frozenset({"transformers_window_plus_one"}) if f.optional_int("sliding_window_size", high=MAX_TOKENS) else frozenset()
-    spec = model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, quirks=quirks)
+    spec = model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, quirks=quirks, doubts=doubts)
     guard(f)
     return spec
+
+
+def _mimo_class(f: Fields, hidden: int, full: Attention, each: list[Mlp], types: list[str], read: int) -> tuple[Doubt, ...]:
+    """What transformers' class would make: layer 0 and every sixth full and layer 0 dense unless `layer_types` and `mlp_layer_types` say
+    otherwise, windowed layers with twice the KV heads and the other sizes of the full ones."""
+    n = len(types)
+    kinds = types if f.raw.get("layer_types") is not None else [FULL if i == 0 or (i + 1) % 6 == 0 else WINDOW for i in range(n)]
+    sparse, dense = next((m for m in each if m.experts), each[0]), next((m for m in each if not m.experts), each[0])
+    parts = each if f.raw.get("mlp_layer_types") is not None else [dense, *[sparse] * (n - 1)]
+    near = replace(full, kv_heads=2 * full.kv_heads)
+    bias = f.flag("attention_bias")
+    made = sum(elements(shapes.gqa(hidden, near if k == WINDOW else full, bias)) + elements(shapes.mlp(hidden, m)) for k, m in zip(kinds, parts, strict=True))
+    return between("doubt_class_differs", read, made, f.name("swa_num_key_value_heads"))
 
 
 def step3(f: Fields) -> ModelSpec:
@@ -90,9 +108,13 @@ def step3(f: Fields) -> ModelSpec:
     def build(i: int) -> LayerSpec:
         a = near if types[i] == WINDOW else full
         weights = shapes.gqa(hidden, a) + shapes.norms(dim, 2, name="head_norm") + shapes.column("g_proj", a.q_heads, hidden, "attention", a.q_heads)
-        weights += shapes.mlp(hidden, each[i], router_bias=True) + shapes.norms(hidden, 2)
+        weights += shapes.mlp(hidden, each[i]) + shapes.norms(hidden, 2)
         return LayerSpec(caches=(shapes.rows_of(a, window if types[i] == WINDOW else None),), attention=a, mlp=each[i], weights=weights)
 
-    spec = model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
+    # transformers' class takes nothing but the query heads from the other setting.
+    each_made, each_read = (elements(shapes.gqa(hidden, a)) for a in (replace(full, q_heads=near.q_heads), near))
+    windowed = sum(t == WINDOW for t in types[:layers])
+    doubts = between("doubt_class_differs", windowed * each_read, windowed * each_made, f.name("attention_other_setting"))
+    spec = model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, doubts=doubts)
     guard(f)
     return spec

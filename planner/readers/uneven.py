@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.block import guard
 from planner.readers.build import model
+from planner.readers.doubts import elements
 from planner.readers.fields import MAX_TOKENS, Fields
 
 
@@ -23,7 +24,7 @@ def openelm(f: Fields) -> ModelSpec:
     times, step = f.raw.get("ffn_multipliers"), f.int_or(256, "ffn_dim_divisor")
     if q is None or kv is None or any(b < 1 or a % b for a, b in zip(q, kv, strict=True)):
         raise refuse(f, "num_kv_heads", kv)
-    times = [2.0] * layers if times is None else times  # weights only: the count is an estimate in any case
+    unsaid, times = times is None, [2.0] * layers if times is None else times
     if not isinstance(times, list) or len(times) != layers or not all(isinstance(t, int | float) and 0 < t < 1_000 for t in times):
         raise refuse(f, "ffn_multipliers", times)
     gated = f.flag("ffn_with_glu", True)
@@ -37,8 +38,11 @@ def openelm(f: Fields) -> ModelSpec:
         weights = shapes.gqa(hidden, a) + (shapes.norms(dim, 2, name="head_norm") if normed else ()) + shapes.mlp(hidden, m) + shapes.norms(hidden, 2)
         return LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=f.flag("share_input_output_layers", True),
-                 exact=False)  # fmt: skip
+    stack = shapes.stack(layers, build)
+    wide = elements(w for layer in stack for w in layer.weights if w.role == "mlp")
+    doubts = (Doubt(code="doubt_width", field=f.name("ffn_multipliers"), fewer=wide * 3 // 4, more=wide),) if unsaid else ()  # published: 0.5 to 4
+    return model(f, stack, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=f.flag("share_input_output_layers", True), exact=False,
+                 doubts=doubts)  # fmt: skip
 
 
 def nemotron_nas(f: Fields) -> ModelSpec:

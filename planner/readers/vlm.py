@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from planner.cache import Cross
 from planner.errors import UnsupportedValue
-from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import note
 from planner.readers import llama, shapes
 from planner.readers.build import model
-from planner.readers.encoder_decoder import architecture_of
+from planner.readers.encoder_decoder import architecture_of, times
 from planner.readers.fields import MAX_TOKENS, Fields
 
 Reader = Callable[[Fields], ModelSpec]
@@ -61,20 +61,59 @@ def minicpmo(f: Fields) -> ModelSpec:
 
 
 def phi4mm(f: Fields) -> ModelSpec:
-    """A Phi-3 body with adapters for image and sound, which are not counted."""
-    return replace(llama.phi3(f), parameters_exact=False)
+    """A Phi-3 body; what hears and sees stands beside it, and the adapters that the remote code's checkpoints bring (`vision_lora`,
+    `speech_lora`) are not counted."""
+    spec = llama.phi3(f)
+    matrices = [w for layer in spec.layers for w in layer.weights if w.quantizable]
+    ranks = [s.int_or(0, "r", low=0, high=65_536) for key in ("vision_lora", "speech_lora") if (s := f.section(key)) is not None]
+    more = sum(ranks) * sum(sum(w.shape) for w in matrices) + encoder_bound(f, "vision_config", 1152, 27, 4304) + 4 * spec.hidden_size**2
+    more += encoder_bound(f, "audio_config", 1024, 24, 1536) + 4 * spec.hidden_size**2
+    return replace(spec, doubts=(*spec.doubts, Doubt(code="doubt_beside", field=f.name("vision_config"), more=more)))
+
+
+def encoder_bound(f: Fields, key: str, hidden: int, layers: int, width: int) -> int:
+    """No encoder of images or sound in use holds more a layer than four squares of its width and eight matrices of its feed-forward part
+    (a conformer has two gated ones). The class's sizes stand in for what the file leaves out."""
+    s = f.section(key) or Fields({}, key, f)
+    h, m = s.int_or(hidden, "hidden_size"), s.int_or(width, "intermediate_size")
+    return s.int_or(layers, "num_hidden_layers", "num_blocks", high=4096) * (4 * h * h + 8 * h * m) + 2 * h * h
 
 
 def git(f: Fields) -> ModelSpec:
-    """A BERT-like decoder over image and text tokens alike. The image encoder and BERT's small parts are not counted."""
+    """A BERT-like decoder over image and text tokens alike, with CLIP's image encoder as part of the class: all of it is counted."""
+    if architecture_of(f).startswith("Grok"):  # Grok-2's published file says model_type "git"
+        from planner.readers.remote_new import grok
+
+        return grok(f)
     hidden, q = f.need_int("hidden_size"), f.need_int("num_attention_heads", high=65_536)
     dim = shapes.head_dim(f, hidden, q)
     a = Attention(q_heads=q, kv_heads=q, qk_dim=dim, v_dim=dim)
     m = Mlp(width=f.need_int("intermediate_size"), gated=False)
     weights = shapes.gqa(hidden, a, True, True) + shapes.mlp(hidden, m, True) + shapes.norms(hidden, 2, bias=True)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
-    return model(f, (layer,) * f.layers("num_hidden_layers"), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False,
-                 positions=f.need_int("max_position_embeddings"), exact=False)  # fmt: skip
+    vocab = f.need_int("vocab_size")
+    extra = (*shapes.norms(hidden, 1, True, name="embed_norm"), Weight(name="lm_head.bias", shape=(vocab,), role="lm_head", parts=vocab))
+    return model(f, (layer,) * f.layers("num_hidden_layers"), hidden=hidden, vocab=vocab, tied_default=False, final_norm=(),
+                 positions=f.need_int("max_position_embeddings"), extra=extra + _clip(f, hidden))  # fmt: skip
+
+
+def _clip(f: Fields, hidden: int) -> tuple[Weight, ...]:
+    """The image encoder and the projection behind it (transformers 5.24 models/git), with the class's sizes where the file has none."""
+    s = f.section("vision_config") or Fields({}, f.name("vision_config"), f)
+    wide, layers, inner = s.int_or(768, "hidden_size"), s.int_or(12, "num_hidden_layers", high=4096), s.int_or(3072, "intermediate_size")
+    patch, colours = s.int_or(16, "patch_size"), s.int_or(3, "num_channels")
+    a = Attention(q_heads=1, kv_heads=1, qk_dim=wide, v_dim=wide)
+    each = shapes.gqa(wide, a, True, True) + shapes.mlp(wide, Mlp(width=inner, gated=False), True) + shapes.norms(wide, 2, bias=True)
+    frames = f.optional_int("num_image_with_embedding", low=0, high=65_536) or 0
+    return (
+        *times(each, layers),
+        Weight(name="vision.embeddings", shape=((s.int_or(224, "image_size") // patch) ** 2 + 2, wide), role="position"),
+        Weight(name="vision.patches", shape=(wide, colours * patch * patch), role="mlp"),
+        *shapes.norms(wide, 2, bias=True, name="vision.norm"),
+        Weight(name="vision.frames", shape=(frames, wide), role="position"),
+        *shapes.whole("vision.projection", hidden, wide, "mlp", bias=True),
+        *shapes.norms(hidden, 1, bias=True, name="vision.projection_norm"),
+    )
 
 
 def mllama(f: Fields) -> ModelSpec:
@@ -128,7 +167,11 @@ def falcon_perception(f: Fields) -> ModelSpec:
     m = Mlp(width=f.need_int("ffn_dim"))
     weights = shapes.gqa(hidden, a) + shapes.mlp(hidden, m) + shapes.norms(hidden, 2)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
-    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False)
+    sizes = [(f.int_or(0, f"{p}_enc_dim", low=0), f.int_or(0, f"{p}_dec_dim", low=0), f.int_or(0, f"{p}_out_dim", low=0)) for p in ("coord", "size")]
+    more = sum((e + d) * (hidden + d + out) for e, d, out in sizes) + f.int_or(0, "num_segm_layers", low=0, high=1024) * 8 * hidden**2
+    more += f.int_or(3, "channel_size") * f.int_or(16, "spatial_patch_size") ** 2 * hidden
+    doubts = (Doubt(code="doubt_beside", field=f.name("coord_dec_dim"), more=more),)
+    return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, exact=False, doubts=doubts)
 
 
 def aria(f: Fields) -> ModelSpec:
@@ -141,7 +184,7 @@ def aria(f: Fields) -> ModelSpec:
     m = Mlp(experts=f.need_int("moe_num_experts", high=65_536), top_k=f.need_int("moe_topk", high=65_536), expert_width=width,
             shared_width=width * f.need_int("moe_num_shared_experts", high=1024))  # fmt: skip
     bias = f.flag("attention_bias")
-    weights = shapes.gqa(hidden, a, bias, bias) + shapes.mlp(hidden, m) + shapes.norms(hidden, 2)
+    weights = shapes.gqa(hidden, a, bias, bias) + shapes.mlp(hidden, m, f.flag("mlp_bias")) + shapes.norms(hidden, 2)
     layer = LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=m, weights=weights)
     return model(f, (layer,) * layers, hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False)
 

@@ -75,5 +75,10 @@ def first_of(i: int, layers: int, step: int) -> bool:
     return i % step == 0
 
 
+def counted_back(i: int, layers: int, step: int) -> bool:
+    """The last layer is full, and every `step`-th before it."""
+    return (layers - 1 - i) % step == 0
+
+
 def never(i: int, layers: int, step: int) -> bool:
     return False

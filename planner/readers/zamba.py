@@ -7,6 +7,7 @@ from planner.model import Attention, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
+from planner.readers.doubts import between, elements
 from planner.readers.fields import Fields
 from planner.readers.hybrid import STATE, listed
 from planner.readers.mamba import Mamba2, rank_of, state_of
@@ -51,7 +52,11 @@ def zamba(f: Fields) -> ModelSpec:
             return LayerSpec(caches=(shapes.rows_of(a), cache), attention=a, mlp=m, weights=weights + linear)
         return LayerSpec(caches=(cache,), weights=weights)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, extra=block if HYBRID in types else ())
+    # transformers ties the copies of the block by the switch that ties the embeddings: without it every layer gets one of its own.
+    apart = 0 if f.flag("tie_word_embeddings", True) else max(0, types.count(HYBRID) - 1)
+    doubts = between("doubt_class_differs", 0, apart * elements(block), f.name("tie_word_embeddings"))
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, doubts=doubts,
+                 extra=block if HYBRID in types else ())  # fmt: skip
 
 
 def zamba2(f: Fields) -> ModelSpec:
@@ -60,6 +65,7 @@ def zamba2(f: Fields) -> ModelSpec:
     a, m, block, wide = _shared(f, hidden)
     bias = f.flag("add_bias_linear")
     block += shapes.mlp(hidden, m, bias)
+    f.ignore("kv_channels", "num_query_groups")  # published files carry them from training; the attention's own keys count
     types = listed(f, layers, NAMES)
     notes: tuple[Note, ...] = ()
     if types is None:
@@ -87,4 +93,6 @@ def zamba2(f: Fields) -> ModelSpec:
             return LayerSpec(caches=(shapes.rows_of(a), s.cache()), attention=a, mlp=m, weights=weights + adapter)
         return LayerSpec(caches=(s.cache(),), weights=weights)
 
-    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, extra=shared, notes=notes)
+    apart = 0 if f.flag("tie_word_embeddings", True) else types.count(HYBRID)  # see zamba
+    doubts = between("doubt_class_differs", 0, apart * elements(block), f.name("tie_word_embeddings"))
+    return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=True, doubts=doubts, extra=shared, notes=notes)

@@ -17,6 +17,7 @@ EXPECTED: dict[str, tuple[dict[str, int], int, int]] = {
     "gpt_bigcode": ({"full": 8}, 6_144_000, 6_144_000),
     "gpt_neox": ({"full": 8}, 98_304_000, 98_304_000),
     "gpt_oss": ({"window": 4, "full": 4}, 12_812_288, 12_808_192),  # 12,288,000 + 4 x 1,024 x 128 | 127
+    "gguf": ({"full": 8}, 24_576_000, 24_576_000),  # Llama, quantized: a cache of f16, and no window in llama.cpp
     "kimi_k2": ({"latent": 8}, 27_648_000, 27_648_000),
     "kvledger_layers": ({"window": 6, "full": 2}, 9_289_728, 9_283_584),  # 2 x 1,024 x 3,000 + 6 x 1,024 x 512 | 511
     "llama": ({"full": 8}, 24_576_000, 24_576_000),  # 2 x 8 x 4 x 64 x 3000 x 2

@@ -16,6 +16,7 @@ from planner.hardware import find
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.sources import load, load_bytes
+from tests import gguf_file as make
 from tests.conftest import CONFIGS, corpus_rows
 
 LLAMA = json.loads((CONFIGS / "llama.json").read_text())
@@ -101,20 +102,36 @@ def b191() -> None:
     assert row.provenance["source"]
 
 
+def b013() -> None:
+    """Gemma-4-12B from its GGUF: 40 windowed layers of 8 KV heads of 256, 8 full ones of one of 512, by the lists in the header."""
+    windowed = [i % 6 != 5 for i in range(48)]
+    metadata = {
+        "general.architecture": "gemma4", "gemma4.block_count": 48, "gemma4.embedding_length": 3840, "gemma4.attention.head_count": 16,
+        "gemma4.attention.head_count_kv": [8 if w else 1 for w in windowed], "gemma4.attention.key_length": 512, "gemma4.attention.value_length": 512,
+        "gemma4.attention.key_length_swa": 256, "gemma4.attention.value_length_swa": 256, "gemma4.attention.sliding_window": 1024,
+        "gemma4.attention.sliding_window_pattern": windowed, "gemma4.feed_forward_length": 15360, "gemma4.vocab_size": 262_144,
+    }  # fmt: skip
+    source = json.dumps({"model_type": "gguf", "metadata": metadata, "tensors": {}})
+    found = answer("kv", source, {"tokens": 131_072, "dtype": "bf16"})["architecture_bytes"]
+    assert found == 40 * 8 * 2 * 256 * 2 * 1024 + 8 * 1 * 2 * 512 * 2 * 131_072
+
+
 def b227() -> None:
+    """The first megabytes of a GGUF are enough, and what is no GGUF is told."""
+    whole = make.of(make.llama()) + b"\0" * (5 << 20)
+    assert read_config(load_bytes(whole, "model.gguf").raw).layers
     with pytest.raises(NotAConfig):
         load_bytes(b"GGUF" + b"\0" * 64, "model.gguf")
 
 
 ANSWERED: dict[str, Callable[[], None]] = {
-    "B022": b022, "B023": b023, "B025": b025, "B092": b092, "B100": b100, "B113": b113, "B125": b125, "B127": b127, "B135": b135, "B136": b136,
+    "B013": b013, "B022": b022, "B023": b023, "B025": b025, "B092": b092, "B100": b100, "B113": b113, "B125": b125, "B127": b127, "B135": b135, "B136": b136,
     "B137": b137, "B138": b137, "B161": b113, "B191": b191, "B227": b227,
 }  # fmt: skip
 ELSEWHERE = {  # tested against the fake hub
     "B129": "test_sources_hub.py", "B131": "test_sources_hub.py", "B132": "test_sources_hub.py", "B133": "test_sources_hub.py",
 }  # fmt: skip
 NOT_YET = {
-    "B013": "GGUF headers and Gemma-4 are read in a later version; both are refused until then",
     "B033": "the smallest memory fraction for wanted tokens comes with the answers backwards",
     "B034": "as B033",
     "B073": "SGLang's rules are not in yet",

@@ -16,9 +16,9 @@ from planner.readers import READERS, read_config
 from planner.scenario import Scenario
 from planner.weights import parameters
 from tests.conftest import CONFIGS, small_configs
-from tests.planner import expected, expected_dense, expected_latent_state, expected_nested
+from tests.planner import expected, expected_dense, expected_latent_state, expected_nested, expected_new
 
-EXPECTED = expected.EXPECTED | expected_dense.EXPECTED | expected_latent_state.EXPECTED | expected_nested.EXPECTED
+EXPECTED = expected.EXPECTED | expected_dense.EXPECTED | expected_latent_state.EXPECTED | expected_nested.EXPECTED | expected_new.EXPECTED
 
 
 def engine_bytes(config: dict[str, Any], engine: str) -> int:

@@ -84,7 +84,8 @@ def test_a_path_wins_over_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 FOLDERS = [
     ("no config", {"README.md": b""}, "folder_no_config"),
-    ("gguf only", {"model-Q4_K_M.gguf": b"GGUF"}, "folder_only_gguf"),
+    ("only a projector", {"mmproj-model-f16.gguf": b"GGUF"}, "folder_no_config"),
+    ("several", {"a.gguf": b"GGUF", "b.gguf": b"GGUF"}, "folder_several_gguf"),
     ("adapter", {"adapter_config.json": b"{}"}, "folder_adapter"),
 ]
 
@@ -106,7 +107,7 @@ def test_odd_files(tmp_path: Path) -> None:
         file.truncate(50 * 2**30)
     refused(str(tmp_path / "large.json"), NotAConfig, "too_large", field="")
     (tmp_path / "model.bin").write_bytes(b"GGUF" + bytes(5 << 20))
-    refused(str(tmp_path / "model.bin"), NotAConfig, "is_gguf", field="")
+    refused(str(tmp_path / "model.bin"), NotAConfig, "gguf_version", field="")
 
 
 # -- strings -----------------------------------------------------------------------------------------------------------
@@ -180,10 +181,6 @@ STRINGS = [
 @pytest.mark.parametrize(("source", "kind", "code"), STRINGS)
 def test_no_source(source: str, kind: type[PlannerError], code: str) -> None:
     refused(source, kind, code)
-
-
-def test_gguf_page_is_told_as_such() -> None:
-    refused("https://huggingface.co/org/model/blob/main/x-Q4.gguf", NotAConfig, "is_gguf")
 
 
 def test_near_names_are_offered() -> None:

@@ -101,7 +101,6 @@ PROBLEMS = [
     ("acme/tiny-llama", "hf_\u00e9", "hub_token_malformed", "token"),
     ("acme/tiny-llama@v9", None, "hub_no_revision", "source"),
     ("acme/no-config", None, "hub_no_config", "source"),
-    ("acme/quant-GGUF", None, "hub_only_gguf", "source"),
     ("acme/lora", None, "hub_adapter", "source"),
     ("acme/pictures", None, "hub_diffusers", "source"),
     ("acme/native", None, "hub_params_json", "source"),

@@ -73,7 +73,7 @@ BAD: list[tuple[str, bytes | str, str, str]] = [
     ("png", b"\x89PNG\r\n\x1a\n", "is_binary", ""),
     ("zip", b"PK\x03\x04" + b"\0" * 30, "is_binary", ""),
     ("pickle", b"\x80\x04\x95", "is_binary", ""),
-    ("gguf", b"GGUF\x03\0\0\0", "is_gguf", ""),
+    ("gguf", b"GGUF\x03\0\0\0", "gguf_cut", ""),
     ("safetensors", (200).to_bytes(8, "little") + b'{"__metadata__":{}}', "is_safetensors", ""),
     ("zero bytes", b'{"a": "\0"}', "has_zero_bytes", ""),
     ("latin-1", '{"a": "é"}'.encode("latin-1"), "bad_encoding", ""),
