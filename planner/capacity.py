@@ -241,7 +241,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     # The rank with the least left decides; pooled engines give every rank the blocks of the poorest one.
     stage = min(range(len(stages)), key=lambda i: _room(stages[i], pool_of[i], foot.per_rank_bytes[i * p.tensor], sizes_of[i]))
     pools, pool_bytes, sizes = stages[stage], pool_of[stage], sizes_of[stage]
-    parts, checks = _parts(pools, pool_bytes, sizes), e.reserves and e.sizes is None
+    parts, checks = _parts(pools, pool_bytes, sizes if pool_bytes > 0 else None), e.reserves and e.sizes is None
     longest = setting.max_model_len
     one_request = sum(pool.bytes(1, longest, "admission") for pool in pools)
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
