@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.cache import Pool
-from planner.engines import architecture, transformers, vllm, vllm_budget
-from planner.engines.settings import Allocation, LedgerLine, Setting
+from planner.engines import architecture, llamacpp, llamacpp_budget, sglang, sglang_budget, sglang_sizes, transformers, vllm, vllm_budget
+from planner.engines.settings import Allocation, LedgerLine, Setting, Sizes
 from planner.errors import UnknownName
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -21,6 +21,8 @@ class Engine:
     `printed_tokens`: (setting, pool, blocks, blocks a request) -> the figure of the engine's log; None where it prints none.
     `reserves`: the pool is taken at start and is one number; the engine does not start unless one request of the largest length fits.
     `many_ranks`: it can spread a model over devices.
+    `sizes`: how it cuts a rank's bytes into pools, for an engine that gives each pool its own; such a one starts though no request of the
+    largest length fits.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Engine:
     printed_tokens: Callable[[Setting, Pool, int, int], int] | None = None
     reserves: bool = False
     many_ranks: bool = False
+    sizes: Callable[[ModelSpec, Setting, tuple[Pool, ...], int], Sizes] | None = None
 
 
 ENGINES: dict[str, Engine] = {
@@ -49,6 +52,24 @@ ENGINES: dict[str, Engine] = {
         printed_tokens=vllm.printed_tokens,
         reserves=True,
         many_ranks=True,
+    ),
+    "sglang": Engine(
+        name="sglang",
+        version=sglang.VERSION,
+        settle=sglang.settle,
+        allocate=sglang.allocate,
+        lines=sglang_budget.lines,
+        reserves=True,
+        many_ranks=True,
+        sizes=sglang_sizes.sizes,
+    ),
+    "llamacpp": Engine(
+        name="llamacpp",
+        version=llamacpp.VERSION,
+        settle=llamacpp.settle,
+        allocate=llamacpp.allocate,
+        lines=llamacpp_budget.lines,
+        printed_tokens=llamacpp.printed_tokens,
     ),
 }
 

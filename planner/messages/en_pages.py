@@ -16,6 +16,8 @@ _INPUTS = {
     "ep": ("Expert parallel", "Ranks over which whole experts are spread."),
     "dcp": ("Decode context parallel", "Ranks inside the tensor ranks that share out the tokens of one cache (1 to 4,096)."),
     "memory_fraction": ("Memory fraction", "Share of the device's memory for the engine; empty: its default."),
+    "swa_full_tokens_ratio": ("Window pool ratio", "SGLang: window tokens for each full token; empty: 0.8, DeepSeek-V4 0.1."),
+    "mamba_full_memory_ratio": ("State pool ratio", "SGLang: bytes of states for each byte of KV rows; empty: 0.9."),
     "weight_bytes": ("Stored weights", "Sum of the weight files, like 16 GB, instead of a figure from the shapes. A hub model fills it in by its headers."),
     "kv_memory": ("KV pool of a rank", "Replaces the budget, as an engine's log prints it: 40GiB, or bytes. Empty: from the GPU."),
     "block_size": ("Block size", "Tokens a block; empty: the engine's default."),
