@@ -10,8 +10,8 @@ from planner.errors import InvalidInput
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
     """Degrees of one replica. `attention_data`: data-parallel attention inside the tensor ranks (each attention group of
-    ``tensor / attention_data`` ranks serves its own requests). `expert`: ranks over which whole experts are spread. `context`: decode context parallel ranks inside
-    the tensor ranks, which share out the tokens of one cache."""
+    ``tensor / attention_data`` ranks serves its own requests). `expert`: ranks over which whole experts are spread.
+    `context`: decode context parallel ranks inside the tensor ranks, which share out the tokens of one cache."""
 
     tensor: int = 1
     pipeline: int = 1

@@ -29,7 +29,21 @@ if TYPE_CHECKING:
 LARGE = ("source", "error")
 Row = dict[str, Any]
 GIB = ("gib", "load_gib")
-WHOLE = ("groups", "block_tokens", "page_bytes", "reserved_blocks", "held_blocks", "bytes", "rank_bytes", "elements", "layers", "token_bytes", "heads", "dims", "window")
+WHOLE = (
+    "groups",
+    "block_tokens",
+    "page_bytes",
+    "reserved_blocks",
+    "held_blocks",
+    "bytes",
+    "rank_bytes",
+    "elements",
+    "layers",
+    "token_bytes",
+    "heads",
+    "dims",
+    "window",
+)
 FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio")
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
@@ -146,7 +160,10 @@ def error_text(e: PlannerError) -> str:
 def note_rows(notes: Iterable[Note]) -> list[Row]:
     """For st.table, which wraps long texts; hence escaped."""
     labels = {c: render(f"page.column.{c}") for c in ("level", "text", "field", "source")}
-    rows = [{"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)} for n in sorted(notes, key=lambda n: n.level != "warning")]
+    rows = [
+        {"level": render(f"report.level.{n.level}"), "text": plain(n.text), "field": plain(n.field), "source": plain(n.source)}
+        for n in sorted(notes, key=lambda n: n.level != "warning")
+    ]
     used = [c for c in labels if any(row[c] for row in rows)]
     return [{labels[c]: row[c] for c in used} for row in rows]
 

@@ -75,4 +75,3 @@ def _row_bytes(kind: Rows) -> int:
     if kind.format == "index":
         return kind.k_dim + 4 * -(-kind.k_dim // 128)
     return (kind.k_dim - ROPE_DIM) + 2 * ROPE_DIM + SCALE_BYTES
-

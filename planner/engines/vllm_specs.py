@@ -97,7 +97,8 @@ def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int
         row = setting.kv.row_bytes(p.heads_on_rank(kind.heads), kind.k_dim, kind.v_dim)
         held = kind.source_tokens or setting.encoder_tokens
         # CrossAttentionSpec reserves max_num_encoder_input_tokens, which equals the batched tokens (config/scheduler.py).
-        return Spec(type="cross", kind="cross", block_size=block, page_bytes=block * row, content_bytes=block * row, admission_units=-(-setting.max_num_batched_tokens // block),
+        reserved = -(-setting.max_num_batched_tokens // block)
+        return Spec(type="cross", kind="cross", block_size=block, page_bytes=block * row, content_bytes=block * row, admission_units=reserved,
                     resident_units=-(-held // block))  # fmt: skip
     if kind.ratio != 1:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind="compressed", engine=ENGINE, version=setting.version)

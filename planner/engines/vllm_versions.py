@@ -53,9 +53,7 @@ def rules_of(asked: str | None) -> tuple[Rules, tuple[Note, ...]]:
     notes: tuple[Note, ...] = ()
     if version[:2] != version_tuple(NEWEST)[:2]:
         notes = (note("warning", "engine_version_nearest", asked=str(asked)[:40], used=NEWEST, changed=len(older)),)
-        notes += tuple(
-            note("derived", "engine_version_rule", rule=name, value=str(before), source=source) for name, (before, source) in older.items()
-        )
+        notes += tuple(note("derived", "engine_version_rule", rule=name, value=str(before), source=source) for name, (before, source) in older.items())
     return Rules(**values), notes  # type: ignore[arg-type]
 
 

@@ -271,4 +271,15 @@ _PLANNER: dict[str, str] = {
     "option.async_scheduling": "without asynchronous scheduling",
 }
 
-TEXT: dict[str, str] = _PLANNER | en_gguf.TEXT | en_sources.TEXT | en_weights.TEXT | en_pages.TEXT | en_probe.TEXT | en_layers.TEXT | en_mix.TEXT | en_llamacpp.TEXT | en_sglang.TEXT
+TEXT: dict[str, str] = (
+    _PLANNER
+    | en_gguf.TEXT
+    | en_sources.TEXT
+    | en_weights.TEXT
+    | en_pages.TEXT
+    | en_probe.TEXT
+    | en_layers.TEXT
+    | en_mix.TEXT
+    | en_llamacpp.TEXT
+    | en_sglang.TEXT
+)

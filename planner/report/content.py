@@ -148,8 +148,15 @@ def build(r: Request) -> Report:
     kinds = distinct_ranks(p)
     ledger = tuple((label, line.name, gib(line.bytes), count(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
     groups = tuple(
-        (g.kind, count(len(g.layers)), pool.name, _or_dash(g.resident.unit_tokens), count(g.resident.unit_bytes),
-         count(g.admission.units(p.setting.max_model_len)), count(g.resident.units(p.scenario.tokens)))
+        (
+            g.kind,
+            count(len(g.layers)),
+            pool.name,
+            _or_dash(g.resident.unit_tokens),
+            count(g.resident.unit_bytes),
+            count(g.admission.units(p.setting.max_model_len)),
+            count(g.resident.units(p.scenario.tokens)),
+        )
         for pool in p.pools
         for g in pool.groups
     )
