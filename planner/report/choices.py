@@ -7,13 +7,18 @@ from typing import Any
 
 from planner.capacity import CapacityPlan
 from planner.messages import render
+from planner.scenario import Scenario
 from planner.units import count
 
 
+ALWAYS = frozenset(("model", "gpu", "gpus", "engine", "tokens", "sequences", "kv_dtype"))
+
+
 def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
-    """Every option of the scenario that is set, then what it resolved to."""
+    """The main choices and every option that differs from its default, then what it resolved to."""
+    usual = Scenario().to_json()
     for name, value in p.scenario.to_json().items():
-        if value is not None:
+        if name in ALWAYS or value != usual[name]:
             yield render(f"input.{name}"), _plain(value)
     s = p.setting
     resolved: tuple[tuple[str, Any], ...] = (

@@ -107,7 +107,10 @@ def gap_line(p: CapacityPlan) -> str:
 
 
 def reserved_line(p: CapacityPlan) -> str | None:
-    """What the engine reserves at start beside what a running sequence holds; None for an engine that reserves nothing."""
+    """What the engine reserves at start, or prints of its pools, beside what a running sequence holds; None where it does neither."""
+    if p.sizes and p.sizes.printed:
+        printed = ", ".join(render("report.printed.one", {"name": name, "value": count(value)}) for name, value in p.sizes.printed)
+        return render("report.printed", {"engine": p.setting.engine, "printed": printed})
     if p.num_blocks is None or not p.blocks_per_request or not p.bytes_per_block:
         return None
     held = sum(pool.units(p.scenario.tokens) for pool in p.pools)
@@ -116,7 +119,7 @@ def reserved_line(p: CapacityPlan) -> str | None:
         "reserved": gib(p.blocks_per_request * p.bytes_per_block), "have": count(p.num_blocks), "times": f"{p.max_concurrency or 0:,.2f}",
         "printed": count(p.kv_tokens or 0), "tokens": count(p.scenario.tokens), "held_blocks": count(held), "held": gib(held * p.bytes_per_block),
     }  # fmt: skip
-    return render("report.reserved", args)
+    return render("report.reserved" if p.num_blocks else "report.reserved.none", args)
 
 
 def distinct_ranks(p: CapacityPlan) -> tuple[tuple[str, int], ...]:
