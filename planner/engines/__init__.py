@@ -1,12 +1,17 @@
-"""The table of engines. An engine is a few functions plus numbers; there is no base class and nobody borrows another's constants."""
+"""The table of engines. An engine is a few functions plus numbers; there is no base class and nobody borrows another's constants.
+
+Each is a module or package of this one, imported when it is first asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 from planner.cache import Pool
-from planner.engines import architecture, llamacpp, llamacpp_budget, sglang, sglang_budget, sglang_sizes, transformers, vllm, vllm_budget
 from planner.engines.settings import Allocation, LedgerLine, Setting, Sizes
 from planner.errors import UnknownName
 from planner.hardware import Hardware
@@ -36,45 +41,27 @@ class Engine:
     sizes: Callable[[ModelSpec, Setting, tuple[Pool, ...], int], Sizes] | None = None
 
 
-ENGINES: dict[str, Engine] = {
-    "architecture": Engine(
-        name="architecture", version=architecture.VERSION, settle=architecture.settle, allocate=architecture.allocate, lines=architecture.lines
-    ),
-    "transformers": Engine(
-        name="transformers", version=transformers.VERSION, settle=transformers.settle, allocate=transformers.allocate, lines=transformers.lines
-    ),
-    "vllm": Engine(
-        name="vllm",
-        version=vllm.VERSION,
-        settle=vllm.settle,
-        allocate=vllm.allocate,
-        lines=vllm_budget.lines,
-        printed_tokens=vllm.printed_tokens,
-        reserves=True,
-        many_ranks=True,
-    ),
-    "sglang": Engine(
-        name="sglang",
-        version=sglang.VERSION,
-        settle=sglang.settle,
-        allocate=sglang.allocate,
-        lines=sglang_budget.lines,
-        reserves=True,
-        many_ranks=True,
-        sizes=sglang_sizes.sizes,
-    ),
-    "llamacpp": Engine(
-        name="llamacpp",
-        version=llamacpp.VERSION,
-        settle=llamacpp.settle,
-        allocate=llamacpp.allocate,
-        lines=llamacpp_budget.lines,
-        printed_tokens=llamacpp.printed_tokens,
-    ),
+# name -> flags, and the functions that stand elsewhere than in the engine's own module (VERSION, settle, allocate stand there).
+TABLE: dict[str, dict[str, Any]] = {
+    "architecture": {"lines": "architecture.lines"},
+    "transformers": {"lines": "transformers.lines"},
+    "vllm": {"lines": "vllm.budget.lines", "printed_tokens": "vllm.printed_tokens", "reserves": True, "many_ranks": True},
+    "sglang": {"lines": "sglang.budget.lines", "sizes": "sglang.sizes.sizes", "reserves": True, "many_ranks": True},
+    "llamacpp": {"lines": "llamacpp.budget.lines", "printed_tokens": "llamacpp.printed_tokens"},
 }
+ENGINES = tuple(TABLE)
 
 
+@cache
 def engine(name: str) -> Engine:
-    if name not in ENGINES:
+    """The engine called `name`. Raises UnknownName."""
+    if name not in TABLE:
         raise UnknownName("unknown_engine", field="engine", value=name[:40], known=", ".join(ENGINES))
-    return ENGINES[name]
+    own = import_module(f"planner.engines.{name}")
+    more = {key: _found(value) if isinstance(value, str) else value for key, value in TABLE[name].items()}
+    return Engine(name=name, version=own.VERSION, settle=own.settle, allocate=own.allocate, **more)
+
+
+def _found(dotted: str) -> Any:
+    module, _, function = dotted.rpartition(".")
+    return getattr(import_module(f"planner.engines.{module}"), function)

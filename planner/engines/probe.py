@@ -6,21 +6,46 @@ found by walking its live tensors and owes nothing to this file.
 
 from __future__ import annotations
 
-from planner.cache import Group, Pool, Rows, Term
-from planner.dtypes import KvLayout
+from planner.cache import Group, Pool, Rows, State, Term
+from planner.dtypes import DTYPES, DType, KvLayout
 from planner.errors import InvalidInput, UnsupportedModel
 from planner.model import LayerSpec, ModelSpec
 
 
-def cache_of(layer: LayerSpec, index: int) -> Rows | None:
-    """The one cache that the probe keeps for `layer`; None: it keeps nothing. Raises UnsupportedModel for kinds it cannot run."""
+STATES_RUN = ("gated_delta_net", "mamba1", "mamba2")
+"""Mechanisms whose states the probe keeps and steps."""
+
+TABLE_ENTRY_BYTES = 4
+"""A block id in a block table."""
+
+
+def caches_of(layer: LayerSpec, index: int) -> tuple[Rows | None, State | None]:
+    """What the probe keeps for `layer`: rows, a state, both or nothing. Raises UnsupportedModel for kinds it cannot run."""
+    rows: list[Rows] = []
+    states: list[State] = []
     for kind in layer.caches:
-        if not isinstance(kind, Rows) or kind.kind == "index" or kind.ratio != 1:
-            named = kind.kind if not isinstance(kind, Rows) or kind.ratio == 1 else "compressed"
+        if isinstance(kind, State) and kind.mechanism in STATES_RUN:
+            states.append(kind)
+        elif isinstance(kind, Rows) and kind.kind != "index" and kind.ratio == 1:
+            rows.append(kind)
+        else:
+            named = f"state {kind.mechanism}".strip() if isinstance(kind, State) else kind.kind
+            if isinstance(kind, Rows) and kind.ratio != 1:
+                named = "compressed"
             raise UnsupportedModel("probe_kind", field=f"layers[{index}].caches", kind=named, layer=index)
-    if len(layer.caches) > 1:
+    if len(rows) > 1 or len(states) > 1:
         raise UnsupportedModel("probe_several_caches", field=f"layers[{index}].caches", count=len(layer.caches), layer=index)
-    return layer.caches[0] if layer.caches else None  # type: ignore[return-value]
+    return rows[0] if rows else None, states[0] if states else None
+
+
+def cache_of(layer: LayerSpec, index: int) -> Rows | None:
+    """The rows that the probe keeps for `layer`; None: it keeps none. Raises UnsupportedModel for kinds it cannot run."""
+    return caches_of(layer, index)[0]
+
+
+def state_dtype(model: ModelSpec) -> DType:
+    """In what a state is kept that names no dtype of its own: the model's, or bf16 for a checkpoint stored narrower."""
+    return model.dtype if model.dtype.name in ("fp32", "bf16", "fp16") else DTYPES["bf16"]
 
 
 def steady_blocks(limit_tokens: int, block_size: int) -> int:
@@ -68,13 +93,17 @@ def allocate(model: ModelSpec, *, kv: KvLayout, block_size: int, layers: int | t
     if block_size < 1:
         raise InvalidInput("out_of_range", field="block_size", value=block_size, low=1, high=None)
     which = layers if isinstance(layers, tuple) else chosen_layers(model, layers)
-    by_kind: dict[Rows, list[int]] = {}
+    by_kind: dict[Rows | State, list[int]] = {}
     for i in which:
-        rows = cache_of(model.layers[i], i)
-        if rows is not None:
-            by_kind.setdefault(rows, []).append(i)
+        for kind in caches_of(model.layers[i], i):
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(i)
     pools = []
     for rows, members in by_kind.items():
+        if isinstance(rows, State):
+            one = Term(unit_bytes=rows.bytes_per_sequence(state_dtype(model)), unit_tokens=None, extra_units=1)
+            pools.append(Pool(name="state", groups=(Group(kind="state", layers=tuple(members), admission=one, resident=one),), priced="own"))
+            continue
         page_bytes = block_size * rows.row_bytes(kv)
         whole = Term(unit_bytes=page_bytes, unit_tokens=block_size)
         limit = rows.limit_tokens
@@ -84,6 +113,39 @@ def allocate(model: ModelSpec, *, kv: KvLayout, block_size: int, layers: int | t
     return tuple(pools)
 
 
-def predicted_kv_bytes(pools: tuple[Pool, ...], sequences: int, tokens: int) -> int:
-    """Bytes of the blocks that `sequences` live sequences of `tokens` tokens each hold after decoding."""
-    return sum(p.bytes(sequences, tokens) for p in pools)
+def shared_blocks(group: Group, tokens: int, prefix: int, term: str = "resident") -> int:
+    """Blocks that sequences of `tokens` tokens hold together when their first `prefix` tokens are the same: the whole blocks of the
+    prefix that are still held. A window keeps its newest blocks, so it shares only those that reach back so far; states share none."""
+    t: Term = getattr(group, term)
+    if t.unit_tokens is None:
+        return 0
+    end = -(-tokens // t.unit_tokens)
+    return max(0, min(prefix // t.unit_tokens, end) - (end - int(t.units(tokens))))
+
+
+def held_blocks(group: Group, sequences: int, tokens: int, prefix: int = 0, term: str = "resident") -> int:
+    """Different blocks that `sequences` live sequences of `tokens` tokens hold; a shared one once."""
+    each = int(getattr(group, term).units(tokens))
+    return sequences * each - max(0, sequences - 1) * shared_blocks(group, tokens, prefix, term)
+
+
+def predicted_kv_bytes(pools: tuple[Pool, ...], sequences: int, tokens: int, prefix: int = 0) -> int:
+    """Bytes of the blocks that `sequences` live sequences of `tokens` tokens each hold after decoding, the first `prefix` tokens of all
+    the same; scales and states included."""
+    return sum(held_blocks(g, sequences, tokens, prefix) * g.bytes_per_unit() for p in pools for g in p.groups)
+
+
+def predicted_scale_bytes(model: ModelSpec, pools: tuple[Pool, ...], kv: KvLayout, sequences: int, tokens: int, prefix: int = 0) -> int:
+    """The part of `predicted_kv_bytes` that is scales."""
+    only, total = kv.scales(), 0
+    for pool in pools if only is not None else ():
+        for g in pool.groups:
+            rows = cache_of(model.layers[g.layers[0]], g.layers[0])
+            if g.kind != "state" and rows is not None and only is not None:
+                total += held_blocks(g, sequences, tokens, prefix) * (pool.block_size or 1) * len(g.layers) * rows.row_bytes(only)
+    return total
+
+
+def predicted_table_bytes(pools: tuple[Pool, ...], sequences: int, tokens: int) -> int:
+    """Bytes of the block tables of all groups: a row a sequence, an entry a block that it holds. Layers of a group share theirs."""
+    return sum(TABLE_ENTRY_BYTES * sequences * int(g.resident.units(tokens)) for p in pools for g in p.groups)

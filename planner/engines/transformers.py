@@ -12,7 +12,8 @@ from planner.cache import Group, Pool, Rows, State, Term
 from planner.dtypes import DTYPES, KvLayout
 from planner.engines.architecture import ideal_term, state_bytes
 from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
-from planner.engines.vllm_budget import non_torch, visible_memory
+from planner.engines.shared import visible_memory
+from planner.engines.vllm.budget import non_torch
 from planner.errors import InvalidInput
 from planner.hardware import Hardware
 from planner.model import ModelSpec

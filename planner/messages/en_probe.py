@@ -27,6 +27,13 @@ TEXT: dict[str, str] = {
     "error.probe_fault.hint": "This is a fault of the probe. Please report it together with the log.",
     "error.probe_job": "The probe did not understand its job: {reason}.",
     "error.probe_job.hint": "Give a model as for the planner's commands, or a config.json on standard input with the source -.",
+    "error.probe_transformers": "The injected runner needs the package {package}, which is not installed here.",
+    "error.probe_transformers.hint": "Install it (pip install {package}), or choose the lean runner.",
+    "error.probe_injected": "The injected runner cannot run this model: {reason}.",
+    "error.probe_injected.hint": "It runs decoders with full, sliding and chunked attention and MLA. It does not run ALiBi, states, cross-attention "
+        "or sparse indexers, and it approximates none of them.",
+    "error.probe_weights": "There is no checkpoint with config.json and safetensors at {value}.",
+    "error.probe_weights.hint": "Name a folder on this machine. The probe downloads nothing.",
     # -- notes
     "note.probe_random_weights": "Weights are random and the decoder is the probe's own: shapes and bytes are the model's, its answers "
         "are not.",
@@ -48,6 +55,11 @@ TEXT: dict[str, str] = {
         "later token sees ({trimmed} blocks in all).",
     "note.probe_last_token": "The last token decoded is fed through once more, so {tokens} tokens a sequence (prompt + output) have "
         "rows in the cache.",
+    "note.probe_injected": "The model code is that of transformers {version}, over the probe's own pages.",
+    "note.probe_handback": "This model attends by itself: its rows are gathered from the pages and handed back, exact but slower.",
+    "note.probe_runner_fallback": "The lean runner refused this model ({reason}); the injected one ran it.",
+    "note.probe_real_weights": "The weights are those of the folder {folder}.",
+    "note.probe_random_hosted": "Weights are random: shapes and bytes are the model's, its answers are not.",
     # -- command line
     "help.probe": "A real prefill and decode over a paged cache, beside the prediction.",
     "help.probe.source": "as for the planner's commands; - reads a config.json from standard input",
@@ -78,5 +90,11 @@ TEXT: dict[str, str] = {
     "row.device_reserved": "Device memory reserved",
     "row.device_reserved.how": "torch's allocator: segments taken from the driver",
     "help.probe.run": "probe one model",
+    "help.probe.runner": "lean: the probe's own decoder; injected: transformers' model code; auto: lean, and injected where lean refuses",
+    "help.probe.weights": "a checkpoint folder (config.json, safetensors) for the injected runner",
+    "help.probe.sweep": "tiny models of many families: paged run against full recomputation, and controls that must fail",
+    "row.sweep": "{families} families right in {rows_right} of {rows_total} rows, {controls_caught} of {controls_total} controls noticed, "
+        "largest error {max_error}",
+    "help.probe.sweep.families": "only these model types",
     "help.probe.memory_cap": "memory that the run may use, such as 2GiB",
 }  # fmt: skip

@@ -10,7 +10,6 @@ from planner.messages import render
 from planner.scenario import Scenario
 from planner.units import count
 
-
 ALWAYS = frozenset(("model", "gpu", "gpus", "engine", "tokens", "sequences", "kv_dtype"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.api import notes_json, plan_json
 from planner.claims import claims
-from planner.engines import ENGINES
+from planner.engines import ENGINES, engine
 from planner.errors import NotAConfig
 from planner.heatmap import heat_map
 from planner.scenario import Scenario, from_options
@@ -38,7 +38,7 @@ def write(r: Request) -> bytes:
         },
         "provenance": dict(r.provenance),
         "config": r.config,
-        "versions": {name: e.version for name, e in ENGINES.items()},
+        "versions": {name: engine(name).version for name in ENGINES},
         "probe": r.probe,
     }
     return (json.dumps(out, indent=1, ensure_ascii=False) + "\n").encode()

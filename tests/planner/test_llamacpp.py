@@ -15,8 +15,10 @@ from planner.api import answer, plan_json
 from planner.cache import Rows, Slots, max_sequences, max_tokens
 from planner.capacity import CapacityPlan, Footprint, measure, plan
 from planner.dtypes import DTYPES
-from planner.engines import llamacpp, llamacpp_archs, llamacpp_rows
-from planner.engines.llamacpp_budget import compute
+from planner.engines import llamacpp
+from planner.engines.llamacpp import archs as llamacpp_archs
+from planner.engines.llamacpp import rows as llamacpp_rows
+from planner.engines.llamacpp.budget import compute
 from planner.errors import InvalidInput, PlannerError, UnsupportedModel, UnsupportedValue
 from planner.hardware import find
 from planner.heatmap import heat_map

@@ -8,7 +8,7 @@ from planner.api import answer, with_stored_weights
 from planner.cache import Rows
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.architecture import ideal_term
-from planner.engines.vllm_specs import Spec
+from planner.engines.vllm.specs import Spec
 from planner.errors import InvalidInput
 from planner.model import Weight
 from planner.parallel import Parallel

@@ -32,7 +32,7 @@ def planned(name: str = "Llama-3.1-8B", **options: Any) -> CapacityPlan:
 
 
 def group_of(g: Layers, layers: int = 1, unit_bytes: int = 1) -> Group:
-    """The group that an engine with block tables makes of `g` (as planner/engines/vllm_specs.py)."""
+    """The group that an engine with block tables makes of `g` (as planner/engines/vllm/specs.py)."""
     if g.kind == "state":
         term = Term(unit_bytes=unit_bytes, unit_tokens=None, extra_units=g.slots)
     else:

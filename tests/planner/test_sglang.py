@@ -14,11 +14,11 @@ import pytest
 from planner.api import answer, plan_json
 from planner.cache import Pool, State, max_sequences
 from planner.capacity import CapacityPlan, plan
-from planner.engines import sglang_v4
-from planner.engines.sglang_device import memory_fraction, prefill_buckets
-from planner.engines.sglang_models import class_of, is_multimodal, is_native
-from planner.engines.sglang_rows import row_bytes, state_bytes
-from planner.engines.sglang_sizes import state_slots
+from planner.engines.sglang import v4 as sglang_v4
+from planner.engines.sglang.device import memory_fraction, prefill_buckets
+from planner.engines.sglang.models import class_of, is_multimodal, is_native
+from planner.engines.sglang.rows import row_bytes, state_bytes
+from planner.engines.sglang.sizes import state_slots
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.heatmap import heat_map

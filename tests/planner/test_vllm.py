@@ -8,9 +8,9 @@ import pytest
 
 from planner.api import answer
 from planner.capacity import CapacityPlan, plan
-from planner.engines.vllm_groups import group
-from planner.engines.vllm_specs import Spec
-from planner.engines.vllm_versions import version_tuple
+from planner.engines.shared import version_tuple
+from planner.engines.vllm.groups import group
+from planner.engines.vllm.specs import Spec
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.readers import read_config

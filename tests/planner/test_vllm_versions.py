@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from planner.capacity import CapacityPlan
-from planner.engines.vllm_versions import CHANGES, rules_of
+from planner.engines.vllm.versions import CHANGES, rules_of
 from planner.units import GIB
 from tests.planner.test_vllm import planned
 from tests.planner.test_vllm_kinds import GEMMA_4_31B, V4_FLASH, model

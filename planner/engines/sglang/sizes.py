@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.cache import Pool, Rows
-from planner.engines import sglang_v4
 from planner.engines.settings import Setting, Sizes
-from planner.engines.sglang_models import WINDOW_LESS_ONE, class_of
+from planner.engines.sglang import v4
+from planner.engines.sglang.models import WINDOW_LESS_ONE, class_of
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
 from planner.units import GIB, gib
@@ -40,7 +40,7 @@ def sizes(model: ModelSpec, setting: Setting, pools: tuple[Pool, ...], budget_by
     page = setting.block_size or 1
     if v.backend == "dsv4":
         running = _asked(setting) or 1
-        tokens, window_tokens, fixed = sglang_v4.tokens(budget_bytes, pools, running, v.window_ratio)
+        tokens, window_tokens, fixed = v4.tokens(budget_bytes, pools, running, v.window_ratio)
         held = (tokens // page * pools[0].block_bytes, window_tokens // page * pools[1].block_bytes, min(fixed, max(0, budget_bytes)))
         return _result(setting, held, tokens, {"swa_max_total_num_tokens": window_tokens})
     by_name = {pool.name: pool for pool in pools}

@@ -1,7 +1,7 @@
 """SGLang 0.5.23: its defaults for a device and a model, and the pools that it makes of the layers.
 
-One pool of tokens; windowed layers of a few families in a second one (sglang_rows.py), states in slots of their own, DeepSeek-V4 apart
-(sglang_v4.py). How many bytes each pool gets: sglang_sizes.py. Sources: srt/arg_groups/ of the sglang 0.5.23 wheel, run on real configs for
+One pool of tokens; windowed layers of a few families in a second one (sglang/rows.py), states in slots of their own, DeepSeek-V4 apart
+(sglang/v4.py). How many bytes each pool gets: sglang/sizes.py. Sources: srt/arg_groups/ of the sglang 0.5.23 wheel, run on real configs for
 H100, A100, L4 and B200.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from planner.cache import Cross, Group, Pool, Rows, State, Term
 from planner.dtypes import DTYPES, DType, KvLayout, dtype, kv_layout
-from planner.engines import sglang_v4
 from planner.engines.settings import Allocation, Setting, parallel
-from planner.engines.sglang_device import RUN_ON, V4_PAGE, backend_of, capacity, memory_fraction, page_size
-from planner.engines.sglang_models import BF16_SPARSE, EXTRA_BUFFER, MINIMAX_SPARSE, NO_DP_ATTENTION, NO_RADIX, WINDOWED, class_of, is_native
-from planner.engines.sglang_rows import STATES_RUN, Charge, charges, has_states, is_packed, is_sparse, major, state_bytes
-from planner.engines.sglang_sizes import Values, window_cap
-from planner.engines.vllm_versions import version_tuple
+from planner.engines.sglang import v4
+from planner.engines.sglang.device import RUN_ON, V4_PAGE, backend_of, capacity, memory_fraction, page_size
+from planner.engines.sglang.models import BF16_SPARSE, EXTRA_BUFFER, MINIMAX_SPARSE, NO_DP_ATTENTION, NO_RADIX, WINDOWED, class_of, is_native
+from planner.engines.sglang.rows import STATES_RUN, Charge, charges, has_states, is_packed, is_sparse, major, state_bytes
+from planner.engines.sglang.sizes import Values, window_cap
+from planner.engines.shared import version_tuple
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -54,7 +54,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     backend = backend_of(model, capability, prefix_caching=radix, drafting=s.num_speculative_tokens > 0)
     memory = hardware.memory_bytes if hardware else DEFAULT_MEMORY
     chunk = s.max_num_batched_tokens or capacity(memory // MIB, p.tensor)[0]
-    asked = s.max_num_seqs or (sglang_v4.MAX_RUNNING if backend == "dsv4" else DRAFTING_SEQUENCES if s.num_speculative_tokens else None)
+    asked = s.max_num_seqs or (v4.MAX_RUNNING if backend == "dsv4" else DRAFTING_SEQUENCES if s.num_speculative_tokens else None)
     fraction, exact = memory_fraction(model, memory, p, backend, chunk, s.max_num_seqs)
     if s.memory_fraction is None and not exact:
         notes.append(note("assumed", "sglang_vision_unknown", field="vision_config", source=cite("sglang 0.5.23 srt/arg_groups/memory_hook.py")))
@@ -80,7 +80,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         draft_tokens=s.num_speculative_tokens,
         own=Values(
             backend=backend,
-            window_ratio=s.swa_full_tokens_ratio or (sglang_v4.WINDOW_RATIO if backend == "dsv4" else 0.8),
+            window_ratio=s.swa_full_tokens_ratio or (v4.WINDOW_RATIO if backend == "dsv4" else 0.8),
             state_ratio=s.mamba_full_memory_ratio or 0.9,
             slots=slots,
             asked_sequences=asked,
@@ -154,7 +154,7 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
     """The pools of one rank. Raises what SGLang refuses."""
     v: Values = setting.own
     if v.backend == "dsv4":
-        return Allocation(stages=(sglang_v4.pools(model, setting, window_cap(model, setting) + V4_PAGE),), notes=tuple(_notes(model, setting, ())))
+        return Allocation(stages=(v4.pools(model, setting, window_cap(model, setting) + V4_PAGE),), notes=tuple(_notes(model, setting, ())))
     priced = charges(model, setting)
     states = state_bytes(model, setting)
     if not priced and not states:

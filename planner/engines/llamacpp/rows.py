@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from planner.cache import Cross, Kind, Rows, State
 from planner.dtypes import DTYPES, DType
-from planner.engines import llamacpp_archs as archs
+from planner.engines.llamacpp import archs
 from planner.engines.settings import Setting
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.model import LayerSpec, ModelSpec

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from planner.cache import Cross, Kind, Rows, State
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.settings import Setting
-from planner.engines.sglang_models import MINIMAX_SPARSE, NOT_COVERED, WINDOWED, class_of
+from planner.engines.sglang.models import MINIMAX_SPARSE, NOT_COVERED, WINDOWED, class_of
 from planner.errors import InvalidInput, UnsupportedModel
 from planner.model import ModelSpec
 

@@ -7,8 +7,8 @@ L4 and B200; other devices follow the same lines and say so in a note.
 from __future__ import annotations
 
 from planner.cache import Rows
-from planner.engines.sglang_models import BLACKWELL_BACKEND, GRAPHS_WITH_IMAGES, MINIMAX_SPARSE, QWEN_HYBRID, class_of, is_multimodal
-from planner.engines.sglang_rows import has_states, is_latent, is_packed, is_sparse
+from planner.engines.sglang.models import BLACKWELL_BACKEND, GRAPHS_WITH_IMAGES, MINIMAX_SPARSE, QWEN_HYBRID, class_of, is_multimodal
+from planner.engines.sglang.rows import has_states, is_latent, is_packed, is_sparse
 from planner.model import ModelSpec
 from planner.parallel import Parallel
 from planner.units import GIB, MIB

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from planner.cache import Kind, Rows
 from planner.engines.settings import Setting
-from planner.engines.vllm_groups import SpecGroup
-from planner.engines.vllm_specs import Member, Spec, Type
+from planner.engines.vllm.groups import SpecGroup
+from planner.engines.vllm.specs import Member, Spec, Type
 from planner.errors import UnsupportedModel, UnsupportedValue
 from planner.model import ModelSpec
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 
 from planner.engines.settings import LedgerLine, Setting
-from planner.engines.sglang_device import image_reserve
-from planner.engines.vllm_budget import visible_memory
+from planner.engines.sglang.device import image_reserve
+from planner.engines.shared import visible_memory
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite

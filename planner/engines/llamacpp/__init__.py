@@ -1,6 +1,6 @@
 """llama.cpp (library 0.5, ggml 0.25.3): a context takes its whole cache when it is created, on the devices where its layers lie.
 
-Settings -> the padded context (`settle`) -> what each layer keeps (llamacpp_rows.py) -> one pool on the device, one in the host's memory.
+Settings -> the padded context (`settle`) -> what each layer keeps (llamacpp/rows.py) -> one pool on the device, one in the host's memory.
 Nothing is added to the tensors: on the CPU backend the bytes are exact to the byte. Sources: src/llama-context.cpp, src/llama-kv-cache.cpp,
 src/llama-kv-cache-iswa.cpp, src/llama-memory-recurrent.cpp, src/llama-model.cpp (load_tensors); defaults of llama-server: common/common.h.
 """
@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from planner.cache import Group, Pool, Slots, Term
 from planner.dtypes import KvLayout, kv_layout
-from planner.engines import llamacpp_archs as archs
-from planner.engines.llamacpp_rows import Kept, kept_by_layer
+from planner.engines.llamacpp import archs
+from planner.engines.llamacpp.rows import Kept, kept_by_layer
 from planner.engines.settings import Allocation, Context, Setting, model_dtype, replicas
 from planner.errors import InvalidInput, UnsupportedValue
 from planner.hardware import Hardware

@@ -5,10 +5,9 @@ A row is what a release is known by: its code (0.33.0 wheel), a merged change, o
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 
-from planner.errors import InvalidInput
+from planner.engines.shared import version_tuple
 from planner.notes import Note, cite, note
 
 NEWEST = "0.33.0"
@@ -35,14 +34,6 @@ CHANGES: tuple[tuple[tuple[int, ...], str, object, str], ...] = (
     ((0, 10), "hybrid_manager", False, cite("log of 0.8, Gemma-3-27B: 153,200 tokens as full layers")),
     ((0, 7, 1), "latent", False, cite("log of December 2024, DeepSeek-V2-Lite: 85,968 tokens as 16 heads of 256")),
 )
-
-
-def version_tuple(text: str) -> tuple[int, ...]:
-    """The first three numbers of a version; raises InvalidInput where there is none."""
-    match = re.match(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?", text.strip())
-    if not match:
-        raise InvalidInput("version_unreadable", field="engine_version", value=text[:40])
-    return tuple(int(p or 0) for p in match.groups())
 
 
 def rules_of(asked: str | None) -> tuple[Rules, tuple[Note, ...]]:

@@ -1,18 +1,18 @@
 """vLLM 0.33: its defaults for a device, and the pool that its planner makes of a model's layers.
 
-Layer specs (vllm_specs.py) -> groups of equal size (vllm_groups.py) -> one pool of blocks, whose ids cost the same for every group;
-DeepSeek-V4's packed pages in vllm_packed.py. Sources: engine/arg_utils.py, config/, v1/core/kv_cache_planning.py of the vllm 0.33.0 wheel.
+Layer specs (vllm/specs.py) -> groups of equal size (vllm/groups.py) -> one pool of blocks, whose ids cost the same for every group;
+DeepSeek-V4's packed pages in vllm/packed.py. Sources: engine/arg_utils.py, config/, v1/core/kv_cache_planning.py of the vllm 0.33.0 wheel.
 """
 
 from __future__ import annotations
 
 from planner.cache import Pool, Rows
 from planner.dtypes import DTYPES, kv_layout
-from planner.engines import vllm_versions
 from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype, parallel
-from planner.engines.vllm_groups import SpecGroup, group
-from planner.engines.vllm_packed import is_packed, packed_groups
-from planner.engines.vllm_specs import has_windows, is_sparse, layer_specs
+from planner.engines.vllm import versions
+from planner.engines.vllm.groups import SpecGroup, group
+from planner.engines.vllm.packed import is_packed, packed_groups
+from planner.engines.vllm.specs import has_windows, is_sparse, layer_specs
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -21,7 +21,7 @@ from planner.parallel import Parallel
 from planner.scenario import Scenario
 from planner.units import GIB
 
-NAME, VERSION = "vllm", vllm_versions.NEWEST
+NAME, VERSION = "vllm", versions.NEWEST
 DEFAULT_BLOCK_SIZE = 16
 HIGH_FRACTION = 0.95  # above it, what a long run fragments and what others take has been seen to end in out-of-memory errors
 # Families that this release no longer builds, and the last one that did (model_executor/models/registry.py).
@@ -41,7 +41,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     large = memory >= 70 * GIB and not (hardware and "A100" in hardware.name)
     batched = 16384 if memory >= 160 * GIB else 8192 if large else 2048
     notes: list[Note] = []
-    rules, older = vllm_versions.rules_of(s.engine_version)
+    rules, older = versions.rules_of(s.engine_version)
     notes += older
     p = parallel(s)
     own = model_dtype(model, s)
@@ -159,5 +159,5 @@ def check_heads(model: ModelSpec, p: Parallel) -> None:
 
 def printed_tokens(setting: Setting, pool: Pool, blocks: int, blocks_per_request: int) -> int:
     """ "GPU KV cache size: N tokens" as the start-up log of this release prints it."""
-    rules, _ = vllm_versions.rules_of(setting.asked_version)
-    return vllm_versions.printed_tokens(rules, blocks, blocks_per_request, setting.max_model_len, len(pool.groups), pool.block_size or setting.max_model_len)
+    rules, _ = versions.rules_of(setting.asked_version)
+    return versions.printed_tokens(rules, blocks, blocks_per_request, setting.max_model_len, len(pool.groups), pool.block_size or setting.max_model_len)

@@ -12,7 +12,7 @@ from pathlib import Path
 from planner.errors import DataError
 from planner.model import ModelSpec
 
-_FILE = Path(__file__).parents[1] / "data" / "sglang.toml"
+_FILE = Path(__file__).parents[2] / "data" / "sglang.toml"
 # srt/configs/olmo3.py; the other two files name classes that no release has, and were run under these.
 RENAMED = {"Olmo3ForCausalLM": "Olmo2ForCausalLM", "MiniMaxM3ForCausalLM": "MiniMaxM3SparseForCausalLM",
            "Step3p7FlashForCausalLM": "Step3p7ForConditionalGeneration"}  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from planner.cache import Group
 from planner.engines.settings import Setting
-from planner.engines.vllm_specs import Member, Spec
+from planner.engines.vllm.specs import Member, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 from planner.engines.settings import LedgerLine, Setting
+from planner.engines.shared import visible_memory
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite
@@ -14,20 +15,8 @@ from planner.scenario import Scenario
 from planner.units import GIB
 
 LOGS = cite("fit over 47 start-up logs of vLLM 0.19 on H100, mean error 1.7 % (dense)")
-# torch sees 0.3 to 0.65 GiB less than the driver reports (torch and vLLM logs of nine cards).
-DRIVER_GAP_GIB = (0.30, 0.45, 0.65)
 # non-torch memory by tensor ranks, GiB: (seen low, used, seen high); an older release showed 1.79 and 3.58.
 NON_TORCH_GIB = {1: (0.07, 0.25, 1.79), 2: (0.34, 2.07, 3.58), 4: (0.39, 2.17, 3.58)}
-
-
-def visible_memory(hardware: Hardware) -> tuple[int, LedgerLine]:
-    """(bytes that the framework sees, the line of what it does not see)."""
-    if hardware.visible_bytes:
-        gap = hardware.memory_bytes - hardware.visible_bytes
-        return hardware.visible_bytes, LedgerLine(code="driver_gap", bytes=gap, kind="measured", source=hardware.memory_source or hardware.source)
-    low, used, high = (round(g * GIB) for g in DRIVER_GAP_GIB)
-    line = LedgerLine(code="driver_gap", bytes=used, kind="documented", source=cite("torch and vLLM logs of nine cards"), low_bytes=low, high_bytes=high)
-    return hardware.memory_bytes - used, line
 
 
 def requested_bytes(visible: int, fraction: float) -> int:

@@ -1,0 +1,32 @@
+"""What several engines do alike: the memory that a framework sees of a device, and the reading of a version."""
+
+from __future__ import annotations
+
+import re
+
+from planner.engines.settings import LedgerLine
+from planner.errors import InvalidInput
+from planner.hardware import Hardware
+from planner.notes import cite
+from planner.units import GIB
+
+# torch sees 0.3 to 0.65 GiB less than the driver reports (torch and vLLM logs of nine cards).
+DRIVER_GAP_GIB = (0.30, 0.45, 0.65)
+
+
+def visible_memory(hardware: Hardware) -> tuple[int, LedgerLine]:
+    """(bytes that the framework sees, the line of what it does not see)."""
+    if hardware.visible_bytes:
+        gap = hardware.memory_bytes - hardware.visible_bytes
+        return hardware.visible_bytes, LedgerLine(code="driver_gap", bytes=gap, kind="measured", source=hardware.memory_source or hardware.source)
+    low, used, high = (round(g * GIB) for g in DRIVER_GAP_GIB)
+    line = LedgerLine(code="driver_gap", bytes=used, kind="documented", source=cite("torch and vLLM logs of nine cards"), low_bytes=low, high_bytes=high)
+    return hardware.memory_bytes - used, line
+
+
+def version_tuple(text: str) -> tuple[int, ...]:
+    """The first three numbers of a version; raises InvalidInput where there is none."""
+    match = re.match(r"v?(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?", text.strip())
+    if not match:
+        raise InvalidInput("version_unreadable", field="engine_version", value=text[:40])
+    return tuple(int(p or 0) for p in match.groups())
