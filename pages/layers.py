@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from pages.parts import editor, errors, layer_charts, source, tables
-from planner.capacity import drafting
 from planner.describe import config_of, rows_of
 from planner.errors import PlannerError
+from planner.footprint import drafting
 from planner.layermap import cells, groups
 from planner.messages import render
 from planner.report.content import gap_line, reserved_line

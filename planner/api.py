@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from planner.cache import Cross, Kind, Rows, State
-from planner.capacity import CapacityPlan, Footprint, measure, plan
+from planner.capacity import CapacityPlan, plan
 from planner.errors import InvalidInput
+from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.launch import launch
 from planner.mix import Mix, from_text, read

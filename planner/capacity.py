@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from planner.budget import Budget, budget, files_differ
 from planner.cache import Pool, max_sequences, max_tokens
 from planner.engines import engine
-from planner.engines.architecture import ideal_pools
-from planner.engines.settings import Allocation, LedgerLine, Setting, Sizes, replicas
+from planner.engines.settings import LedgerLine, Setting, Sizes, replicas
 from planner.errors import InvalidInput
-from planner.formula import FormulaLine, formula
-from planner.gap import GapLine, rank_waste
-from planner.gap import lines as gap_lines
+from planner.footprint import Footprint, drafting, gap_of, measure
+from planner.gap import GapLine
 from planner.hardware import Hardware
+from planner.ledger import ledger
 from planner.model import ModelSpec
 from planner.notes import Note, note
-from planner.prefix import SOURCE as PREFIX_SOURCE
-from planner.prefix import shared_prefix
 from planner.scenario import MAX_TOKENS, Scenario
 from planner.units import gib
 
 Parts = tuple[tuple[tuple[Pool, ...], int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """Bytes of the load without any device: what `kv` answers. `prefix_tokens`: how much of a shared prefix is held once;
-    `prefix_bytes_saved`: what that saves, over all ranks of a replica. `host_bytes`: what lies in the host's memory instead."""
-
-    setting: Setting
-    allocation: Allocation
-    architecture_bytes: int
-    per_rank_bytes: tuple[int, ...]
-    admission_bytes: int
-    bytes_per_token_unbounded: float | int
-    windowed: tuple[dict[str, Any], ...]
-    state_bytes_per_sequence: int
-    cross_bytes_per_encoder_token: int
-    cross_bytes: int
-    formula: tuple[FormulaLine, ...]
-    notes: tuple[Note, ...]
-    prefix_tokens: int = 0
-    prefix_bytes_saved: int = 0
-    host_bytes: int = 0
-
-    @property
-    def engine_bytes(self) -> int:
-        return sum(self.per_rank_bytes) + self.host_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,80 +110,6 @@ class CapacityPlan:
         return sum(p.bytes(each, tokens, prefix=self.footprint.prefix_tokens) for p in self.pools)
 
 
-def measure(model: ModelSpec, hardware: Hardware | None, s: Scenario, sequences: int | None = None) -> Footprint:
-    """Bytes of `s.sequences` (or of one replica's `sequences`) sequences of `s.tokens` tokens, by architecture and by engine."""
-    e = engine(s.engine)
-    model = drafting(model, s)
-    setting = e.settle(model, hardware, s)
-    allocation = e.allocate(model, setting)
-    n = s.sequences if sequences is None else sequences
-    ideal = ideal_pools(model, setting.kv, setting.model_dtype, encoder_tokens=setting.encoder_tokens)
-    one_copy = sum(p.bytes(n, s.tokens) for p in ideal)
-    prefix, prefix_notes = shared_prefix(s, setting, allocation)
-    by_stage = [_rank_bytes(pools, setting, n, s.tokens, prefix=prefix) for pools in allocation.stages]
-    saved = 0
-    if prefix:
-        saved = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens)) - sum(b for stage in by_stage for b in stage)
-        prefix_notes += (note("derived", "prefix_shared", field="shared_prefix", source=PREFIX_SOURCE, tokens=s.shared_prefix, saved=saved),)
-    admission = sum(b for pools in allocation.stages for b in _rank_bytes(pools, setting, n, s.tokens, "admission"))
-    on_host = sum(pool.bytes(n, s.tokens) for pool in allocation.host)
-    notes: tuple[Note, ...] = ()
-    if model.max_context_tokens and s.tokens > model.max_context_tokens:
-        notes += (note("warning", "beyond_model_limit", field="tokens", tokens=s.tokens, limit=model.max_context_tokens),)
-    cross = [g for p in ideal for g in p.groups if g.kind == "cross"]
-    cross_one = sum(len(g.layers) * g.resident.unit_bytes for g in cross)
-    return Footprint(
-        setting=setting,
-        allocation=allocation,
-        architecture_bytes=one_copy,
-        per_rank_bytes=tuple(b for stage in by_stage for b in stage),
-        admission_bytes=admission + on_host,
-        bytes_per_token_unbounded=_unbounded(ideal),
-        windowed=tuple(
-            {"layers": len(g.layers), "window_tokens": g.resident.cap_tokens, "bytes_per_token": len(g.layers) * g.resident.unit_bytes, "kind": g.kind}
-            for p in ideal
-            for g in p.groups
-            if g.resident.cap_tokens is not None
-        ),
-        state_bytes_per_sequence=sum(len(g.layers) * g.resident.unit_bytes for p in ideal for g in p.groups if g.kind == "state"),
-        cross_bytes_per_encoder_token=cross_one,
-        cross_bytes=n * sum(len(g.layers) * g.resident.unit_bytes * g.resident.extra_units for g in cross),
-        formula=formula(model, setting.kv, setting.model_dtype, s.tokens, n, setting.encoder_tokens),
-        notes=notes + setting.notes + allocation.notes + prefix_notes,
-        prefix_tokens=prefix,
-        prefix_bytes_saved=saved,
-        host_bytes=on_host,
-    )
-
-
-def drafting(model: ModelSpec, s: Scenario) -> ModelSpec:
-    """The model as it runs: with its draft layers where the user speculates, without them otherwise. None in the file: InvalidInput."""
-    if not s.num_speculative_tokens:
-        return model.resting()
-    if not model.drafts and not model.draft_layers:
-        raise InvalidInput("no_draft_layers", field="num_speculative_tokens", model_type=model.model_type)
-    return model.speculating()
-
-
-def _rank_bytes(pools: tuple[Pool, ...], setting: Setting, sequences: int, tokens: int, term: str = "resident", prefix: int = 0) -> list[int]:
-    """Bytes on each tensor rank of a stage. Each attention group holds a shared prefix of its own."""
-    counts = setting.parallel.spread(sequences)
-    by_count = {n: sum(pool.bytes(n, tokens, term, prefix) for pool in pools) for n in set(counts)}
-    return [by_count[n] for n in counts]
-
-
-def _unbounded(pools: Iterable[Pool]) -> float | int:
-    """Bytes that each further token adds for ever, one sequence."""
-    whole, part = 0, 0.0
-    for p in pools:
-        for g in p.groups:
-            if g.kind in ("window", "chunk", "state", "cross"):
-                continue
-            rows, rest = divmod(len(g.layers) * g.resident.unit_bytes, g.resident.unit_tokens or 1)
-            whole, part = whole + rows, part + rest / (g.resident.unit_tokens or 1)
-    return whole if not part else whole + part
-
-
 def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPlan:
     """One plan. `hardware` may be None only with `kv_memory`. Raises InvalidInput for combinations that no engine runs."""
     if hardware is None and s.kv_memory is None:
@@ -267,7 +161,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         by_load: dict[int, tuple[LedgerLine, ...]] = {}  # ranks with as many sequences have the same ledger
         for rank, n in enumerate(p.spread(per_replica)):
             if n not in by_load:
-                by_load[n] = _ledger(model, foot, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i, sizes_of[i])
+                by_load[n] = ledger(model, foot, budgets[i], in_stage, pool_of[i], foot.per_rank_bytes[i * p.tensor + rank], n, s.tokens, i, sizes_of[i])
             ledgers.append(by_load[n])
     groups = p.attention_data
     return CapacityPlan(
@@ -291,7 +185,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         kv_tokens=sizes.tokens if sizes else _kv_tokens(e.printed_tokens, setting, pools, pool_bytes, blocks, per_request),
         max_sequences=groups * min(max_sequences(of, s.tokens, max(0, size), prefix=foot.prefix_tokens) for of, size in parts),
         weights_bytes_per_rank=tuple(b.weights_bytes for b in budgets if b is not None for _ in range(p.tensor)),
-        gap=_gap(model, foot, per_replica, s.tokens),
+        gap=gap_of(model, foot, per_replica, s.tokens),
         notes=_notes(model, s, foot, limited_by, longest)
         + _start_notes(pools, pool_bytes, longest, one_request if checks else 0)
         + (_running_notes(s, sizes, p.spread(per_replica)[0]) if sizes else ()),
@@ -333,57 +227,6 @@ def _kv_tokens(printed: Any, setting: Setting, pools: tuple[Pool, ...], pool_byt
     if printed is not None:
         return printed(setting, pools[0], blocks, per_request) if blocks is not None and per_request else None
     return max_tokens(pools, 1, max(0, pool_bytes), MAX_TOKENS)
-
-
-def _ledger(
-    model: ModelSpec,
-    foot: Footprint,
-    b: Budget | None,
-    pools: tuple[Pool, ...],
-    pool_bytes: int,
-    load: int,
-    sequences: int,
-    tokens: int,
-    stage: int,
-    sizes: Sizes | None = None,
-) -> tuple[LedgerLine, ...]:
-    """Lines of one rank: before the pool, the load's own rows (those of a shared prefix once), what blocks and groups add, what is free,
-    the rest below a block. Their sum is the device's memory (with `kv_memory`: the pool) to the byte."""
-    setting, prefix = foot.setting, foot.prefix_tokens
-    layers = foot.allocation.device_layers or setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
-    held = partial(ideal_pools, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
-    rows = sum(p.bytes(sequences, tokens, prefix=prefix) for p in held(model, setting.kv, setting.model_dtype))
-    scales, only = 0, setting.kv.scales()
-    if only:
-        row_pools = (replace(p, groups=tuple(g for g in p.groups if g.kind != "state")) for p in held(model, only, setting.model_dtype))
-        scales = sum(p.bytes(sequences, tokens, prefix=prefix) for p in row_pools)
-    remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
-    if sizes is not None:
-        remainder = max(0, pool_bytes) - sum(sizes.shares)
-    lines = [
-        LedgerLine(code="kv_rows_once" if prefix else "kv_rows", bytes=rows - scales, kind="derived"),
-        LedgerLine(code="kv_scales", bytes=scales, kind="derived", args=(("kv_dtype", setting.kv.name),)),
-        LedgerLine(code="kv_blocks", bytes=load - rows, kind="derived"),
-        LedgerLine(code="kv_free", bytes=pool_bytes - load - remainder, kind="derived"),
-        LedgerLine(code="kv_remainder", bytes=remainder, kind="derived"),
-    ]
-    return (*(b.before if b else ()), *(line for line in lines if line.bytes or line.code not in ("kv_remainder", "kv_scales")))
-
-
-def _gap(model: ModelSpec, foot: Footprint, sequences: int, tokens: int) -> tuple[GapLine, ...]:
-    """Architecture bytes to engine bytes: copies over ranks, then the engine's rows and its waste rank by rank (planner/gap.py)."""
-    setting, p = foot.setting, foot.setting.parallel
-    shared, parts = 0, []
-    for layers, pools in zip(p.stage_layers(len(model.layers), model.drafts), foot.allocation.stages, strict=True):
-        ideal = ideal_pools(model, setting.kv, setting.model_dtype, parallel=p, layers=layers, encoder_tokens=setting.encoder_tokens)
-        pools += foot.allocation.host
-        null = sum(q.block_bytes * q.null_blocks for q in pools)
-        for n, ranks in Counter(p.spread(sequences)).items():
-            rows = sum(q.bytes(n, tokens) for q in ideal)
-            shared += ranks * rows
-            parts.append({code: ranks * size for code, size in (rank_waste(pools, rows, n, tokens) | {"null_blocks": null}).items()})
-    parts.append({"copies": shared - foot.architecture_bytes, "shared_prefix": -foot.prefix_bytes_saved})
-    return gap_lines(parts)
 
 
 def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | None, longest: int) -> tuple[Note, ...]:

@@ -15,8 +15,9 @@ from pages.parts import state
 from pages.parts.errors import caught
 from planner.api import model_of, with_stored_weights
 from planner.cache import Kind
-from planner.capacity import CapacityPlan, Footprint, measure, plan
+from planner.capacity import CapacityPlan, plan
 from planner.errors import PlannerError
+from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.model import ModelSpec
 from planner.report.json import Saved, is_report, read_back

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from planner.api import answer
-from planner.capacity import measure
 from planner.errors import PlannerError
+from planner.footprint import measure
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.sources import load

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from planner.api import answer, plan_json
-from planner.capacity import measure, plan, replan
+from planner.capacity import plan, replan
 from planner.errors import MissingField, NotAConfig
+from planner.footprint import measure
 from planner.hardware import find
 from planner.readers import read_config
 from planner.scenario import Scenario

@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner.api import identities, plan_json
-from planner.capacity import CapacityPlan, measure, plan, replan
+from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import InvalidInput, PlannerError
+from planner.footprint import measure
 from planner.hardware import find
 from planner.model import ModelSpec
 from planner.readers import read_config

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from planner.cache import Term
-from planner.capacity import measure
 from planner.errors import UnsupportedValue
+from planner.footprint import measure
 from planner.readers import read_config
 from planner.scenario import Scenario
 from tests.conftest import small_configs

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from planner.cache import Rows
-from planner.capacity import measure, plan
+from planner.capacity import plan
 from planner.errors import InvalidInput, UnsupportedValue
+from planner.footprint import measure
 from planner.hardware import find
 from planner.parallel import Parallel
 from planner.readers import read_config

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from planner.api import answer, kind_json, kv_json, plan_json
 from planner.cache import Rows
-from planner.capacity import measure, plan
+from planner.capacity import plan
 from planner.errors import ConfigError, MissingField, NotAConfig, PlannerError, UnsupportedModel, UnsupportedValue
+from planner.footprint import measure
 from planner.hardware import find
 from planner.model import ModelSpec
 from planner.parallel import Parallel
 from planner.readers import READERS, read_config
-from planner.readers.gguf_table import ARCHITECTURES, NO_CACHE
+from planner.readers.gguf.table import ARCHITECTURES, NO_CACHE
 from planner.scenario import Scenario
 from planner.sources import load_bytes
 from planner.weights import all_weights, bytes_on_rank, parameters, weight_format
@@ -409,7 +410,7 @@ def test_sections_that_are_none(part: str, value: Any) -> None:
 
 @pytest.mark.parametrize("arch", sorted(ARCHITECTURES))
 def test_every_row_names_a_reader(arch: str) -> None:
-    from planner.readers import gguf_parts
+    from planner.readers.gguf import parts as gguf_parts
 
     row = ARCHITECTURES[arch]
     assert row.reader in READERS

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.capacity import measure
 from planner.describe import by_rule, config_of, rows_of
 from planner.dtypes import DTYPES, kv_layout
 from planner.errors import PlannerError, UnsupportedModel
+from planner.footprint import measure
 from planner.layermap import cells, groups
 from planner.readers import read_config
 from planner.scenario import Scenario

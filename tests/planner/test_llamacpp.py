@@ -13,19 +13,20 @@ import pytest
 from planner.__main__ import main
 from planner.api import answer, plan_json
 from planner.cache import Rows, Slots, max_sequences, max_tokens
-from planner.capacity import CapacityPlan, Footprint, measure, plan
+from planner.capacity import CapacityPlan, plan
 from planner.dtypes import DTYPES
 from planner.engines import llamacpp
 from planner.engines.llamacpp import archs as llamacpp_archs
 from planner.engines.llamacpp import rows as llamacpp_rows
 from planner.engines.llamacpp.budget import compute
 from planner.errors import InvalidInput, PlannerError, UnsupportedModel, UnsupportedValue
+from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.heatmap import heat_map
 from planner.launch import launch
 from planner.model import Attention, LayerSpec, ModelSpec
 from planner.readers import TABLE, read_config
-from planner.readers.gguf_table import ARCHITECTURES
+from planner.readers.gguf.table import ARCHITECTURES
 from planner.remedies import remedies
 from planner.report.content import facts, verdict
 from planner.scenario import Scenario

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from planner.capacity import measure
 from planner.errors import PlannerError
+from planner.footprint import measure
 from planner.model import ModelSpec
 from planner.readers import read_config
 from planner.scenario import Scenario

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.capacity import Footprint, measure
 from planner.errors import ConfigError, UnsupportedModel, UnsupportedValue
+from planner.footprint import Footprint, measure
 from planner.readers import read_config
 from planner.readers.nested import CLASS_DEFAULTS
 from planner.scenario import Scenario

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from planner.api import plan_json
-from planner.capacity import measure, plan
+from planner.capacity import plan
 from planner.errors import ConfigError, MissingField, NotAConfig, PlannerError, UnsupportedModel, UnsupportedValue
+from planner.footprint import measure
 from planner.hardware import find
 from planner.readers import READERS, read_config
 from planner.scenario import Scenario

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.capacity import measure
 from planner.errors import ConfigError, UnsupportedModel, UnsupportedValue
+from planner.footprint import measure
 from planner.readers import read_config
 from planner.readers.refused import DENOISING, PATCHED, PROMPT_KEPT
 from planner.scenario import Scenario

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from planner.capacity import measure
 from planner.errors import ConfigError, MissingField, UnsupportedValue
+from planner.footprint import measure
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.sources.text import parse

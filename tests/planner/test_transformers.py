@@ -7,8 +7,8 @@ import json
 import pytest
 
 from planner.api import model_of
-from planner.capacity import measure
 from planner.errors import PlannerError
+from planner.footprint import measure
 from planner.model import ModelSpec
 from planner.scenario import Scenario
 from planner.sources import load

@@ -1,14 +1,14 @@
 """Which llama.cpp architecture runs a model, and what of its caches hangs on the architecture alone. Data, and four look-ups.
 
 Sources: llama.cpp (library 0.5, ggml 0.25.3): conversion/*.py (which class becomes which architecture, and what the file then says),
-src/llama-arch.cpp, src/models/*.cpp. Windows: planner/readers/gguf_table.py.
+src/llama-arch.cpp, src/models/*.cpp. Windows: planner/readers/gguf/table.py.
 """
 
 from __future__ import annotations
 
 from planner.errors import UnsupportedModel
 from planner.model import ModelSpec
-from planner.readers.gguf_table import ARCHITECTURES, LISTED, NO_CACHE, Windows
+from planner.readers.gguf.table import ARCHITECTURES, LISTED, NO_CACHE, Windows
 
 # model_type of a config.json -> architecture of the GGUF that the converter makes of it.
 FAMILIES: dict[str, str] = {

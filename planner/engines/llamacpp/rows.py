@@ -14,7 +14,7 @@ from planner.engines.llamacpp import archs
 from planner.engines.settings import Setting
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.model import LayerSpec, ModelSpec
-from planner.readers.gguf_table import NO_CACHE
+from planner.readers.gguf.table import NO_CACHE
 
 ENGINE = "llamacpp"
 COMPRESSED = {"deepseek4": (4, 128)}  # constants of llama-kv-cache-dsv4.cpp

@@ -1,4 +1,4 @@
-"""A GGUF header (planner/sources/gguf.py) -> ModelSpec: its architecture's row in gguf_table, its keys in the words of that family's
+"""A GGUF header (planner/sources/gguf.py) -> ModelSpec: its architecture's row in gguf/table.py, its keys in the words of that family's
 config, and the family's own reader, so that windows, latent rows, states and experts stay one truth.
 
 A GGUF is read as llama.cpp keeps it: head counts, head sizes and windows layer by layer by its rules. Weights and the parameter count are
@@ -14,11 +14,12 @@ from planner.cache import Rows
 from planner.errors import ConfigError, NotAConfig, UnsupportedModel, UnsupportedValue
 from planner.model import Doubt, LayerSpec, ModelSpec
 from planner.notes import Note, cite, note
-from planner.readers import doubts, gguf_parts, shapes
+from planner.readers import doubts, shapes
 from planner.readers.fields import MAX_TOKENS, Fields
-from planner.readers.gguf_head import SOURCE, Head, by_layer, head_of
-from planner.readers.gguf_table import ARCHITECTURES, HARMLESS, NO_CACHE
-from planner.readers.gguf_tensors import check, main_types, mlp_of, plain, table_of, weights_of
+from planner.readers.gguf import parts
+from planner.readers.gguf.head import SOURCE, Head, by_layer, head_of
+from planner.readers.gguf.table import ARCHITECTURES, HARMLESS, NO_CACHE
+from planner.readers.gguf.tensors import check, main_types, mlp_of, plain, table_of, weights_of
 
 PLAIN_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 NOT_QUANTIZED = frozenset((*PLAIN_TYPES, "F64", "I8", "I16", "I32", "I64"))
@@ -54,7 +55,7 @@ def gguf(f: Fields) -> ModelSpec:
     table = table_of(f, meta.optional_int("split.tensors.count", low=0))
     h = head_of(meta, arch, row, table)
     config, names, dtype_notes = _config(h)
-    afters = [after for name in row.also if (after := getattr(gguf_parts, name)(h, config)) is not None]
+    afters = [after for name in row.also if (after := getattr(parts, name)(h, config)) is not None]
     _refuse_unknown(h)
     spec = _read(config, names)
     notes = h.notes + dtype_notes + tuple(_renamed(n, names) for n in spec.notes)

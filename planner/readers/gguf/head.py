@@ -8,8 +8,8 @@ from typing import Any
 from planner.errors import MissingField, UnsupportedValue
 from planner.notes import Note, cite, note
 from planner.readers.fields import MAX_TOKENS, MAX_WIDTH, Fields
-from planner.readers.gguf_table import Arch, Windows
-from planner.readers.gguf_tensors import Table
+from planner.readers.gguf.table import Arch, Windows
+from planner.readers.gguf.tensors import Table
 
 MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
 SOURCE = cite("llama.cpp src/llama-model.cpp and src/models/")

@@ -15,7 +15,7 @@ from planner.errors import UnsupportedValue
 from planner.model import ModelSpec
 from planner.notes import note
 from planner.readers import shapes
-from planner.readers.gguf_head import SOURCE, Head
+from planner.readers.gguf.head import SOURCE, Head
 
 Config = dict[str, Any]
 After = Callable[[ModelSpec], ModelSpec]

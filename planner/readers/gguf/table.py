@@ -30,7 +30,7 @@ class Windows:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arch:
     """`reader`: a row of READERS; `type`: the family's own name where it is read as another's block. `keys`: integer keys after the
-    architecture's prefix -> the family's. `fixed`: what the family's reader must hear. `also`: functions in gguf_parts for the rest.
+    architecture's prefix -> the family's. `fixed`: what the family's reader must hear. `also`: functions in gguf/parts.py for the rest.
     `zero`: what a layer without KV heads is: nothing, or a state."""
 
     reader: str
