@@ -10,7 +10,7 @@ from planner.dtypes import DType, KvLayout
 from planner.engines.architecture import ALONE, ideal_term
 from planner.messages import render
 from planner.model import ModelSpec
-from planner.units import count, gib
+from planner.units import GIB, count, gib, memory
 
 COUNTED = ("layers", "tokens", "sequences")  # shown with their noun, one or many
 
@@ -28,7 +28,10 @@ class FormulaLine:
         numbers = {k: _counted(k, v) if k in COUNTED else count(v) if isinstance(v, int) else v for k, v in self.args}
         if "limited_by" in numbers:  # the tokens of a row that stopped growing, with what stopped it
             numbers["tokens"] = render("count.limited", {"counted": numbers["tokens"], "limit": numbers["limited_by"]})
-        return render(f"formula.{self.code}", numbers | {"total": gib(self.bytes)})
+        if "ratio" in numbers:  # one row for so many tokens
+            numbers["tokens"] = render("count.compressed", {"counted": numbers["tokens"], "ratio": numbers["ratio"]})
+        total = gib(self.bytes) if self.bytes >= GIB // 10 else memory(self.bytes)
+        return render(f"formula.{self.code}", numbers | {"total": total})
 
 
 def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: int, encoder_tokens: int = 0) -> tuple[FormulaLine, ...]:
@@ -44,11 +47,13 @@ def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: 
             if kind.kind == "latent" and attention is not None and attention.kv_rank is not None:
                 code, args["rank"], args["rope"] = "latent", attention.kv_rank, attention.rope_dim
             elif kind.v_dim == 0:
-                code = "keys_only"
+                code = "row" if kind.heads == 1 else "keys_only"
             elif kv.v_element is not None:
                 code, args["k_element"], args["v_element"] = "kv_types", _size(kv.element), _size(kv.v_element)
             else:
                 code = "kv" if kind.k_dim == kind.v_dim else "kv_uneven"
+            if kind.ratio != 1:
+                args |= {"tokens": tokens, "ratio": kind.ratio}
             if kind.limit_tokens is not None and tokens > kind.limit_tokens:
                 args["limited_by"] = "window" if kind.window is not None else "chunk"
         elif isinstance(kind, Cross):

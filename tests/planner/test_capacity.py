@@ -42,7 +42,7 @@ def planned(name: str, **options: Any) -> CapacityPlan:
     [
         ("Llama-3.1-8B", 8192, 16, 16 * GIB, "2 x 32 layers x 8 KV heads x 128 x 8,192 tokens x 16 sequences x 2 bytes = 16.00 GiB"),
         ("Llama-3.1-8B", 8192, 1, GIB, "2 x 32 layers x 8 KV heads x 128 x 8,192 tokens x 1 sequence x 2 bytes = 1.00 GiB"),
-        ("Llama-2-13B", 1, 1, 819_200, "2 x 40 layers x 40 KV heads x 128 x 1 token x 1 sequence x 2 bytes = 0.00 GiB"),
+        ("Llama-2-13B", 1, 1, 819_200, "2 x 40 layers x 40 KV heads x 128 x 1 token x 1 sequence x 2 bytes = 800.00 KiB"),
         ("DeepSeek-V3", 8192, 1, 575_668_224, "(512 + 64) x 61 layers x 8,192 tokens x 1 sequence x 2 bytes = 0.54 GiB"),
         ("Gemma-3-27B", 8192, 1, 1_107_296_256, "2 x 52 layers x 16 KV heads x 128 x 1,024 tokens (window) x 1 sequence x 2 bytes = 0.41 GiB"),
         ("gpt-oss-20b", 131072, 1, 3_224_371_200, "2 x 12 layers x 8 KV heads x 64 x 131,072 tokens x 1 sequence x 2 bytes = 3.00 GiB"),
