@@ -56,6 +56,7 @@ with errors.shown():
         st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
         st.caption(errors.plain(reserved))
         tables.text(tables.pool_rows(p))
+    remedy.smallest_memory(p)
 
     st.subheader(render("page.ledger"), anchor=False)
     tables.text(tables.ledger_rows(p))

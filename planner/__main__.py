@@ -32,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
             _scenario_options(sub)
         if name == "plan":
             sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
+            sub.add_argument("--backwards", action="store_true", help=render("cli.backwards"))
         if name == "report":
             sub.add_argument("--format", choices=("json", "md", "html", "csv"), default="md", help=render("cli.format"))
             sub.add_argument("-o", "--out", metavar="FILE", help=render("cli.out"))
@@ -72,8 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = {k: v for k, v in options.items() if v is not None}
         if args.harmless:
             options["harmless"] = args.harmless
-        if getattr(args, "remedies", False):
-            options["remedies"] = True
+        for name in ("remedies", "backwards"):
+            if getattr(args, name, False):
+                options[name] = True
         if args.command == "report":
             return _report(args, options)
         return _several(args.command, args.source, options, args.json)

@@ -22,7 +22,7 @@ from planner.sources import Loaded, known_weight_bytes, load
 from planner.weights import parameters
 
 # Options of a request that are not part of a Scenario.
-_REQUEST_ONLY = ("command", "source", "remedies", "harmless")
+_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "harmless")
 
 
 def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
@@ -55,7 +55,8 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
             mix, chosen = take_lengths(chosen, allow_paths=allow_paths)
             s = from_options(chosen, _plan_base(source, model, chosen))
             hardware = find(s.gpu) if s.gpu else None
-            out = plan_json(plan(model, hardware, with_stored_weights(s, loaded.provenance)), remedies=bool(options.get("remedies")), mix=mix)
+            made = plan(model, hardware, with_stored_weights(s, loaded.provenance))
+            out = plan_json(made, remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=mix)
         else:
             raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
     notes = [n.to_json() for n in loaded.notes]
@@ -173,7 +174,7 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
 # -- plan ----------------------------------------------------------------------------------------------------------------
 
 
-def plan_json(p: CapacityPlan, *, remedies: bool = False, mix: Mix | None = None) -> dict[str, Any]:
+def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = False, mix: Mix | None = None) -> dict[str, Any]:
     """`mix`: lengths that the scenario's text cannot hold; None: those of the text, if it has any."""
     if mix is None and p.scenario.lengths:
         mix = from_text(p.scenario.lengths)
@@ -217,6 +218,10 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, mix: Mix | None = None
         "identities": identities(p),
         "notes": notes_json((*p.notes, *(mix.notes if mix else ()))),
     }
+    if backwards:
+        from planner.backwards import smallest
+
+        out["backwards"] = smallest(p).to_json()
     if remedies:
         from planner.remedies import remedies as find_remedies
 

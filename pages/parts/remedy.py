@@ -6,10 +6,36 @@ import streamlit as st
 
 from pages.parts import state
 from pages.parts.errors import plain
+from planner.backwards import smallest
 from planner.capacity import CapacityPlan
 from planner.messages import render
 from planner.remedies import remedies
 from planner.units import count, gib
+
+
+def smallest_memory(p: CapacityPlan) -> None:
+    """On request: the least memory for this very load, to take over with one click."""
+    s = st.session_state
+    wanted = (p.model.name, p.scenario)
+
+    def ask() -> None:
+        s["_smallest_for"] = wanted
+
+    st.button(render("page.smallest"), on_click=ask, key="smallest", help=render("page.smallest.help"))
+    if s.get("_smallest_for") != wanted:
+        return
+    found = smallest(p)
+    rows = []
+    if found.memory_fraction is not None:
+        rows.append((render("page.smallest.fraction", {"fraction": found.memory_fraction}), {"memory_fraction": found.memory_fraction, "kv_memory": None}))
+    if found.kv_memory is not None:
+        rows.append((render("page.smallest.pool", {"pool": gib(found.kv_memory), "bytes": count(found.kv_memory)}), {"kv_memory": found.kv_memory}))
+    if not rows:
+        st.info(render("page.smallest.none"))
+    for i, (text, changes) in enumerate(rows):
+        with st.container(horizontal=True, vertical_alignment="center", border=True):
+            st.markdown(plain(text), width="stretch")
+            st.button(render("page.take"), key=f"take_smallest_{i}", on_click=state.take, args=(changes,))
 
 
 def offer(p: CapacityPlan) -> None:

@@ -240,6 +240,7 @@ _PLANNER: dict[str, str] = {
     "cli.json": "print JSON",
     "cli.harmless": "a key of an unknown model type that you know does not touch the cache (repeatable)",
     "cli.remedies": "also re-plan what would make it fit",
+    "cli.backwards": "also find the smallest memory fraction and the smallest pool for this load",
     "cli.format": "format of the report",
     "cli.out": "write to this file",
     "cli.batch_file": "file of requests, or - for standard input",

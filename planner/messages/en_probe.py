@@ -97,4 +97,37 @@ TEXT: dict[str, str] = {
         "largest error {max_error}",
     "help.probe.sweep.families": "only these model types",
     "help.probe.memory_cap": "memory that the run may use, such as 2GiB",
+    # -- the Triton backend, and why it does not run
+    "backend.triton.no_triton": "triton is not installed",
+    "backend.triton.no_gpu": "the Triton kernels need a GPU",
+    "backend.triton.old_gpu": "the Triton kernels need compute capability 7.5 or newer",
+    "backend.triton.wide": "the rows are wider than the kernels' registers allow",
+    # -- the GPU check
+    "error.probe_no_gpu": "torch {torch} sees no GPU here.",
+    "error.probe_no_gpu.hint": "Install a CUDA or ROCm build of torch that fits the driver, or add --dry to walk through the steps on the CPU.",
+    "help.probe.gpu_check": "six minutes on a GPU: ceilings, bytes at four levels, kernels, and two models through the probe",
+    "help.probe.gpu_check.dry": "what a CPU allows, small, with interpreted kernels: finds mistakes, measures nothing",
+    "help.probe.gpu_check.out": "where to write the measurement: a .json file (its table beside it as .md), or a folder for <date>-<device>.json; "
+        "docs/measurements without --dry",
+    "gpu.title": "GPU check: {device}, {date}",
+    "gpu.dry": "**A dry run on a CPU, with interpreted kernels: no figure below says anything about a GPU.**",
+    "gpu.state": "The check is {state} after {seconds} s.",
+    "gpu.written": "Written: {path}",
+    "gpu.facts": "Versions and device. context_bytes: memory that the first CUDA call took, by nvidia-smi.",
+    "gpu.ceilings": "The fastest that this device copies (reads and writes counted), reads and fills memory, and multiplies in bf16. "
+        "Shares below are of the read ceiling.",
+    "gpu.accounting": "The same bytes as tensors, as torch's allocator was asked for them and rounded them (512 bytes), as segments it "
+        "reserved (2 or 20 MiB), and as the driver sees them. unusable: parts of segments that are free but too small.",
+    "gpu.out_of_memory": "Allocations up to a cap of a tenth and beyond. The refusal must be an ordinary error, and the device must work after it.",
+    "gpu.fp8": "Can fp8 rows be written by index, as fp8 and as plain bytes? error: the largest rounding of normal random numbers.",
+    "gpu.kernels": "The Triton kernels beside float64. max_error is by the largest output; right: at most 1e-5 in fp32, 1e-2 below. "
+        "first_call_s contains the compile.",
+    "gpu.graph": "One decode step of 32 small layers, launched one by one and replayed as a CUDA graph: the difference is launch cost.",
+    "gpu.probe_gqa": "Llama-3.1-8B's shapes with random weights, through the probe's own run. Predicted and measured bytes must be equal.",
+    "gpu.probe_mla": "DeepSeek-V2-Lite's shapes with random weights, through the probe's own run. Predicted and measured bytes must be equal.",
+    "gpu.sweep": "The best cut of the kernels for each size, in one CUDA graph over separate caches. GQA is 32 / 8 heads of 128, MLA 128 heads "
+        "of 576 / 512, bf16. contiguous_over_paged: 1 is as fast as attention over contiguous memory. share_of_roofline: of the slower of "
+        "reading and multiplying. differs: from the launch that was checked beside float64.",
+    "gpu.ceilings_again": "The read ceiling once more. Not steady (moved by over a quarter): believe no share above.",
+    "gpu.limit": "The time was over while a step hung.",
 }  # fmt: skip

@@ -63,6 +63,12 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
         lines += [render(f"mix.limited.{m['limited_by']}")] if m["limited_by"] else []
     for line in out["rank_ledgers"][out["binding_rank"]]:
         lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": line["kind"]})]
+    back = out.get("backwards")
+    if back:
+        fraction, pool = back["smallest_memory_fraction"], back["smallest_kv_memory"]
+        lines.append(
+            render("text.backwards", {"fraction": "-" if fraction is None else fraction, "pool": "-" if pool is None else f"{gib(pool)}, {count(pool)} bytes"})
+        )
     for r in out.get("remedies", ()):
         after = render("text.after_fits") if r["fits"] else render("text.after_short", {"short": gib(r["shortfall_bytes"])})
         lines += [render("text.remedy", {"text": r["text"], "after": after})]

@@ -163,3 +163,14 @@ def test_a_saved_plan_is_taken_up_again(at: AppTest) -> None:
     catalog = upload(fresh(), ("p.json", render(c.plan(), "json", c.loaded.provenance, config=c.loaded.raw)))
     assert catalog.selectbox(key="model").value == "Qwen3-8B"
     assert catalog.session_state["_own"] is None
+
+
+def test_the_smallest_memory_is_found_and_taken() -> None:
+    at = fresh(tokens="1024", sequences="4", max_model_len="1024")
+    at.button(key="smallest").click().run()
+    assert not at.exception
+    assert "257 blocks" not in shown(at)
+    assert "538,968,064 bytes" in " ".join(m.value for m in at.markdown).replace("\\", "")
+    at.button(key="take_smallest_1").click().run()
+    assert not at.exception
+    assert at.session_state["kv_memory"] == "538968064"

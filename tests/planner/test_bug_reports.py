@@ -125,16 +125,26 @@ def b227() -> None:
         load_bytes(b"GGUF" + b"\0" * 64, "model.gguf")
 
 
+def b033() -> None:
+    """OPT-125M on a card of 24 GB: the pool takes whatever the fraction gives; the smallest fraction for 2,048 tokens is told."""
+    raw = {"model_type": "opt", "architectures": ["OPTForCausalLM"], "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+           "vocab_size": 50_272, "word_embed_proj_dim": 768, "max_position_embeddings": 2048, "torch_dtype": "float16"}  # fmt: skip
+    options = {"gpu": "RTX 4090", "tokens": 2048, "sequences": 1, "max_num_seqs": 1, "backwards": True}
+    out = answer("plan", json.dumps(raw), options)
+    least = out["backwards"]
+    assert out["kv_pool_bytes"] > 15 * 2**30
+    assert least["smallest_memory_fraction"] < 0.2
+    assert least["smallest_kv_memory"] == 129 * 16 * 12 * 2 * 768 * 2
+
+
 ANSWERED: dict[str, Callable[[], None]] = {
     "B013": b013, "B022": b022, "B023": b023, "B025": b025, "B092": b092, "B100": b100, "B113": b113, "B125": b125, "B127": b127, "B135": b135, "B136": b136,
-    "B137": b137, "B138": b137, "B161": b113, "B191": b191, "B227": b227,
+    "B137": b137, "B138": b137, "B161": b113, "B191": b191, "B227": b227, "B033": b033, "B034": b033,
 }  # fmt: skip
 ELSEWHERE = {  # tested against the fake hub
     "B129": "test_sources_hub.py", "B131": "test_sources_hub.py", "B132": "test_sources_hub.py", "B133": "test_sources_hub.py",
 }  # fmt: skip
 NOT_YET = {
-    "B033": "the smallest memory fraction for wanted tokens comes with the answers backwards",
-    "B034": "as B033",
     "B073": "SGLang's rules are not in yet",
     "B102": "a version of another tool; no tool is named to the user here",
     "B117": "scales of an fp8 cache are not described yet",
