@@ -85,12 +85,16 @@ _SCALED = {
     "int8_per_token_head": ("int8", 4),
     "int4_per_token_head": ("int4", 4),
 }
+# vLLM's packed rows of sparse latent attention: fp8, scales and a two-byte RoPE part; only engines/vllm knows how wide a row is.
+PACKED = "fp8_ds_mla"
 KV_DTYPES: tuple[str, ...] = ("auto", "bf16", "fp16", "fp32", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "fp8_per_token_head",
-    "int8_per_token_head", "int4_per_token_head", "nvfp4", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")  # fmt: skip
+    "int8_per_token_head", "int4_per_token_head", "nvfp4", PACKED, "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")  # fmt: skip
 
 
 def kv_layout(name: str, field: str = "kv_dtype") -> KvLayout:
     """The layout of a named KV dtype; `auto` must be resolved before. Unknown: UnsupportedValue."""
+    if name == PACKED:
+        return KvLayout(name=name, element=DTYPES["fp8"])
     if name in _SCALED:
         element, scale = _SCALED[name]
         return KvLayout(name=name, element=DTYPES[element], scale_bytes=scale)

@@ -14,7 +14,7 @@ from planner.engines.architecture import ideal_term, state_bytes
 from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
 from planner.engines.shared import visible_memory
 from planner.engines.vllm.budget import non_torch
-from planner.errors import InvalidInput
+from planner.errors import InvalidInput, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite, note
@@ -24,6 +24,7 @@ from planner.units import GIB
 
 NAME, VERSION = "transformers", "5.24"
 SOURCE = cite("transformers 5.24 cache_utils.py, measured")
+KV_DTYPES = frozenset(("auto", "bf16", "fp16", "fp32", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"))
 
 
 def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
@@ -31,6 +32,8 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         if (getattr(s, name) or 1) > 1:
             raise InvalidInput("one_device_only", field=name, engine=NAME)
     own = model_dtype(model, s)
+    if s.kv_dtype not in KV_DTYPES:
+        raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=s.kv_dtype, engine=NAME, known=", ".join(sorted(KV_DTYPES)))
     return Setting(
         engine=NAME,
         version=VERSION,

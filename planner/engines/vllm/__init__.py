@@ -7,7 +7,7 @@ DeepSeek-V4's packed pages in vllm/packed.py. Sources: engine/arg_utils.py, conf
 from __future__ import annotations
 
 from planner.cache import Pool, Rows
-from planner.dtypes import DTYPES, kv_layout
+from planner.dtypes import DTYPES, PACKED, kv_layout
 from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype, parallel
 from planner.engines.vllm import versions
 from planner.engines.vllm.groups import SpecGroup, group
@@ -49,14 +49,16 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         own = DTYPES["bf16"]  # float32 "auto" is run in half precision (config/model.py)
         notes.append(note("derived", "fp32_run_in_half", source=cite("vLLM 0.33 config/model.py")))
     kv = kv_dtype(model, s, follow_checkpoint=True, own=own)
+    if kv.name == PACKED and not (is_packed(model) or is_sparse(model)):
+        raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=kv.name, engine=NAME, known=", ".join(sorted(KV_DTYPES)))
     if "vllm_ignores_kv_dtype" in model.quirks and kv.name != own.name:  # models/falcon.py passes its attention no cache config
         kv = kv_layout(own.name)
         notes.append(note("warning", "engine_ignores_kv_dtype", field="kv_dtype", model_type=model.model_type, engine=NAME, kv_dtype=kv.name,
                           source=cite("vLLM model_executor/models/falcon.py")))  # fmt: skip
     major = hardware.compute_capability[0] if hardware and hardware.compute_capability else None
     if is_packed(model):
-        if s.kv_dtype not in ("auto", "fp8", "fp8_e4m3"):
-            raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=s.kv_dtype, engine=NAME, known="auto, fp8")
+        if s.kv_dtype not in ("auto", "fp8", "fp8_e4m3", PACKED):
+            raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=s.kv_dtype, engine=NAME, known=f"auto, fp8, {PACKED}")
         kv = kv_layout("fp8")
         notes.append(note("derived", "packed_rows", source=cite("vLLM 0.33 models/deepseek_v4/attention.py")))
     elif is_sparse(model):
@@ -65,7 +67,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         if s.kv_dtype == "auto" and model.model_type == "glm_moe_dsa" and major == 10:
             kv = kv_layout("fp8_e4m3")  # model_executor/models/config.py
             notes.append(note("derived", "kv_dtype_by_device", kv_dtype=kv.name, source=cite("vLLM 0.33 model_executor/models/config.py")))
-    if kv.name not in KV_DTYPES:
+    if kv.name not in KV_DTYPES and kv.name != PACKED:
         raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=kv.name, engine=NAME, known=", ".join(sorted(KV_DTYPES)))
     longest = s.max_model_len or model.max_context_tokens
     if longest is None:
