@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -212,3 +213,21 @@ def test_falcon_keeps_its_dtype_whatever_is_asked() -> None:
     p = planned(read_config(config("falcon_old")), kv_dtype="fp8")
     assert p.setting.kv.name == "bf16"
     assert "engine_ignores_kv_dtype" in {n.code for n in p.notes}
+
+
+def test_kimi_k3_has_kernels_of_its_own() -> None:
+    """Executed on SM9.0: block 5,760 and three slots a group. 96 heads: 6,512,640 bytes need 45 x 128 tokens of 1,152."""
+    kda = State(
+        tensors=(
+            StateTensor(name="conv", role="conv", elements=3 * 96 * 128 * 4, columns=4),
+            StateTensor(name="recurrent", role="recurrent", elements=96 * 128 * 128, dtype=DTYPES["fp32"], asked=DTYPES["fp32"]),
+        ),
+        mechanism="kda",
+    )
+    layers: list[tuple[Kind, ...]] = [(latent(576),) if i % 4 == 3 else (kda,) for i in range(8)]
+    for name, slots in (("kimi_k3", 3), ("kimi_linear", 2)):
+        p = planned(replace(model(layers, mla()), model_type=name), max_model_len=131072)
+        sizes = {g.kind: (g.resident.unit_tokens, g.admission.extra_units) for g in p.pools[0].groups}
+        assert sizes["latent"][0] == 5760
+        assert sizes["state"][1] == slots
+        assert ("state_rule_not_run" in {n.code for n in p.notes}) == (name == "kimi_linear")

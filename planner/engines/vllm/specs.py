@@ -89,7 +89,7 @@ def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int
     p = setting.parallel
     if isinstance(kind, State):
         rows = any(isinstance(k, Rows) for k, _ in model.cache_groups())
-        slots = state_slots(kind, setting, rows)
+        slots = state_slots(kernel_of(kind, model), setting, rows)
         state = rank_state_bytes(kind, setting)
         return Spec(type="state", kind="state", block_size=block, page_bytes=page or state, content_bytes=state, admission_units=slots,
                     resident_units=slots)  # fmt: skip
@@ -181,17 +181,22 @@ def block_size(model: ModelSpec, setting: Setting, notes: list[Note]) -> int:
 
 # -- states ------------------------------------------------------------------------------------------------------------
 
-CHECKPOINTS = {"mamba2": (8, 9, 10, 12), "gated_delta_net": (9,)}  # by compute capability: prefill kernels that keep a checkpoint
-EXECUTED = {"mamba1": (8, 9), "mamba2": (8, 9), "gated_delta_net": (8, 9), "short_conv": (8, 9)}
+CHECKPOINTS = {"mamba2": (8, 9, 10, 12), "gated_delta_net": (9,), "kda of kimi_k3": (9,)}  # by compute capability: prefill kernels that keep a checkpoint
+EXECUTED = {"mamba1": (8, 9), "mamba2": (8, 9), "gated_delta_net": (8, 9), "short_conv": (8, 9), "kda of kimi_k3": (9,)}
 GDN_CHECKPOINT_TOKENS = 64  # FlashInfer's gated delta prefill on SM9.0
 
 
-def state_slots(kind: State, setting: Setting, with_rows: bool) -> int:
+def kernel_of(kind: State, model: ModelSpec) -> str:
+    """The mechanism, with the model where one has kernels of its own (models/kimi_k3/nvidia/kda.py)."""
+    return "kda of kimi_k3" if kind.mechanism == "kda" and model.model_type.startswith("kimi_k3") else kind.mechanism
+
+
+def state_slots(kernel: str, setting: Setting, with_rows: bool) -> int:
     """State slots of one request: 1, with prefix caching ("align" mode) 2, and one more where the prefill kernel keeps a checkpoint;
     each drafted token takes one more. A model without attention has no prefix caching."""
     if not setting.prefix_caching or not with_rows:
         return 1 + setting.draft_tokens
-    checkpoint = (major(setting) or 9) in CHECKPOINTS.get(kind.mechanism, ())
+    checkpoint = (major(setting) or 9) in CHECKPOINTS.get(kernel, ())
     return 2 + setting.draft_tokens + checkpoint
 
 
@@ -212,7 +217,7 @@ def hybrid_block(model: ModelSpec, setting: Setting, states: list[State], smalle
     for s in states:
         if not s.mechanism or s.mechanism in ("rwkv", "gla", "mlstm"):
             raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"state {s.mechanism}".strip(), engine=ENGINE, version=setting.version)
-        if major(setting) not in EXECUTED.get(s.mechanism, ()):
+        if major(setting) not in EXECUTED.get(kernel_of(s, model), ()):
             notes.append(note("assumed", "state_rule_not_run", mechanism=s.mechanism, engine=ENGINE, source=SOURCE))
     rows = [(k, where[0]) for k, where in model.cache_groups() if isinstance(k, Rows)]
     if not rows:
