@@ -11,8 +11,10 @@ from planner.heatmap import heat_map
 from planner.messages import render
 from planner.report import MIME, file_name
 from planner.report import render as report
-from planner.report.content import gap_line, reserved_line
+from planner.report.content import distinct_ranks, gap_line, reserved_line
 from planner.units import count, gib
+
+MOST_RANKS = 6  # kinds of ranks side by side; more stand below each other
 
 current: source.Current = st.session_state["_current"]
 
@@ -59,7 +61,10 @@ with errors.shown():
     remedy.smallest_memory(p)
 
     st.subheader(render("page.ledger"), anchor=False)
-    tables.text(tables.ledger_rows(p))
+    if 1 < len(distinct_ranks(p)) <= MOST_RANKS:
+        st.table(tables.ledger_by_rank(p), hide_index=True)
+    else:
+        tables.text(tables.ledger_rows(p))
     st.subheader(render("page.groups"), anchor=False)
     tables.text(tables.group_rows(p.model))
     notes = tables.note_rows((*current.loaded.notes, *p.notes))

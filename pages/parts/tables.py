@@ -203,6 +203,18 @@ def variant_rows(variants: Iterable[Variant]) -> Listing:
     return Listing(columns=("variant", "elements", "bytes", "rank_bytes", "ratio"), rows=rows)
 
 
+def ledger_by_rank(p: CapacityPlan) -> list[Row]:
+    """One row a line, one column of GiB a kind of rank; ranks that hold alike stand in one column."""
+    kinds = distinct_ranks(p)
+    lines = {line.code: line for _, rank in kinds for line in p.ledgers[rank]}
+    of = {label: {line.code: line for line in p.ledgers[rank]} for label, rank in kinds}
+    rows = []
+    for code, line in lines.items():
+        sizes = {label: f"{gib_number(held[code].bytes):,.2f}" if code in held else "" for label, held in of.items()}
+        rows.append({render("page.column.line"): line.name, **sizes, render("page.column.kind"): line.kind, render("page.column.source"): plain(line.source)})
+    return rows
+
+
 def gap_rows(p: CapacityPlan) -> list[Row]:
     return [{render("page.column.line"): g.name, render("page.column.bytes"): count(g.bytes)} for g in p.gap if g.bytes]
 

@@ -174,3 +174,11 @@ def test_the_smallest_memory_is_found_and_taken() -> None:
     at.button(key="take_smallest_1").click().run()
     assert not at.exception
     assert at.session_state["kv_memory"] == "538968064"
+
+
+def test_stages_stand_side_by_side_and_the_deciding_one_is_named() -> None:
+    at = fresh(model="DeepSeek-V3", gpu="H200 SXM", gpus="8", tp="2", pp="4", tokens="16384")
+    assert not at.exception
+    columns = [list(t.value.columns) for t in at.table]
+    ledger = next(c for c in columns if any("which decides" in str(name) for name in c))
+    assert sum("equal ranks" in str(name) for name in ledger) == 4
