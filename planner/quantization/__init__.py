@@ -59,9 +59,13 @@ class _Assigned:
 
     def layers(self, layers: tuple[LayerSpec, ...], first: int = 0) -> tuple[LayerSpec, ...]:
         made: dict[tuple[int, tuple[Weight, ...]], LayerSpec] = {}
+        known: dict[tuple[object, ...], tuple[Weight, ...]] = {}
         out = []
         for i, layer in enumerate(layers, first):
-            weights = self.weights(layer.weights, i)
+            alike = (id(layer), i if i >= self.stack else -1, *(one.told_apart(i) for one in self.lists))
+            if alike not in known:
+                known[alike] = self.weights(layer.weights, i)
+            weights = known[alike]
             key = (id(layer), weights)
             if key not in made:
                 made[key] = replace(layer, weights=weights)

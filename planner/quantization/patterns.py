@@ -15,7 +15,7 @@ followed safely are counted in `refused`, and whoever uses the list says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from fnmatch import translate
 from functools import lru_cache
 
@@ -49,6 +49,7 @@ class Patterns:
         self._experts: dict[tuple[int, str], set[int]] = {}  # single experts that are named
         self._general: list[_General] = []
         self._below: dict[int, list[_General]] = {}  # the same below one layer
+        self._experts_of: dict[int, set[tuple[str, frozenset[int]]]] = {}  # the same by layer, for `told_apart`
         self._known: dict[tuple[tuple[str, ...], int], bool] = {}
         self._by_number = False  # some general entry may tell one layer's number from another's
         self.budget = [MAX_WORK]  # what is left; the lists of one model share it
@@ -123,6 +124,21 @@ class Patterns:
             for part in _parents(path):
                 reached |= self._experts.get((layer, part), set())
         return sum(e < copies for e in reached)
+
+    def told_apart(self, layer: int) -> Hashable:
+        """Equal for two layers of which this list says the same."""
+        if layer in self._below:
+            return layer
+        if self._experts and not self._experts_of:
+            for (i, key), experts in self._experts.items():
+                self._experts_of.setdefault(i, set()).add((key, frozenset(experts)))
+        return (
+            layer if self._by_number else len(str(layer)),
+            frozenset(self._of_layer.get(layer, ())),
+            frozenset(self._heads.get(layer, ())),
+            any(str(layer).startswith(n) for n in self._numbers),
+            frozenset(self._experts_of.get(layer, ())),
+        )
 
     def _hits(self, paths: tuple[str, ...], layer: int | None) -> bool:
         """Answers that do not depend on the layer's number are kept by its number of digits."""
