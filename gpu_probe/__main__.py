@@ -12,11 +12,14 @@ import os
 import sys
 import threading
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NoReturn
 
-from gpu_probe.errors import EXIT_FAULT, EXIT_TIME, ProbeFault, ProbeTimeLimit, exit_code
-from gpu_probe.result import ProbeRequest
-from planner.errors import InvalidInput, PlannerError
+from gpu_probe import lock
+from gpu_probe.compare import layer_text
+from gpu_probe.errors import EXIT_FAULT, EXIT_MEMORY, EXIT_TIME, ProbeFault, ProbeTimeLimit, exit_code, installed, require
+from gpu_probe.result import ProbeRequest, ProbeResult
+from planner.errors import InvalidInput, PlannerError, UnsupportedModel
 from planner.messages import render
 from planner.model import ModelSpec
 from planner.units import MIB, parse_bytes
@@ -71,17 +74,48 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> Parser:
     parser = Parser(prog="python -m gpu_probe", description=render("help.probe"))
-    command = parser.add_subparsers(dest="command", required=True, parser_class=Parser).add_parser("run", help=render("help.probe.run"))
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    command = commands.add_parser("run", help=render("help.probe.run"))
     command.add_argument("source", metavar="SOURCE", help=render("help.probe.source"))
     command.add_argument("--name", default="", help=render("help.probe.name"))
     command.add_argument("--device", default="auto", help=render("help.probe.device"))
-    for option, default in (("batch", 2), ("prompt", 128), ("output", 16), ("layers", None), ("block-size", 16), ("seed", 0)):
+    for option, default in (("batch", 2), ("prompt", 128), ("output", 16), ("layers", None), ("block-size", 16), ("seed", 0), ("shared-prefix", 0)):
         command.add_argument(f"--{option}", type=int, default=default)
     command.add_argument("--kv-dtype", default="auto")
+    command.add_argument("--backend", default="auto", help=render("help.probe.backend"))
     command.add_argument("--harmless", action="append", default=[], metavar="KEY", help=render("help.probe.harmless"))
     command.add_argument("--time-limit", type=float, default=120.0, metavar="SECONDS")
     command.add_argument("--memory-cap", default=None, metavar="BYTES", help=render("help.probe.memory_cap"))
+    command.add_argument("--runner", choices=("auto", "lean", "injected"), default="auto", help=render("help.probe.runner"))
+    command.add_argument("--weights", default="", metavar="FOLDER", help=render("help.probe.weights"))
     command.add_argument("--json", action="store_true")
+    sweep = commands.add_parser("sweep", help=render("help.probe.sweep"))
+    sweep.add_argument("--families", default="", metavar="TYPE,...", help=render("help.probe.sweep.families"))
+    sweep.add_argument("--seed", type=int, default=0)
+    sweep.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS")
+    sweep.add_argument("--json", action="store_true")
+    bench = commands.add_parser("bench", help=render("help.probe.bench"))
+    bench.add_argument("--device", default="cpu", help=render("help.probe.bench.device"))
+    bench.add_argument("--seed", type=int, default=0)
+    bench.add_argument("--time-limit", type=float, default=270.0, metavar="SECONDS")
+    bench.add_argument("--json", action="store_true")
+    gpu = commands.add_parser("gpu-check", help=render("help.probe.gpu_check"))
+    gpu.add_argument("--dry", action="store_true", help=render("help.probe.gpu_check.dry"))
+    gpu.add_argument("--out", default="", metavar="FILE", help=render("help.probe.gpu_check.out"))
+    gpu.add_argument("--json", action="store_true")
+    suite = commands.add_parser("suite", help=render("help.probe.suite"))
+    suite.add_argument("--device", default="auto", help=render("help.probe.device"))
+    suite.add_argument("--only", default="", metavar="ITEM,...", help=render("help.probe.suite.only"))
+    suite.add_argument("--seed", type=int, default=0)
+    suite.add_argument("--out", default="", metavar="DIR", help=render("help.probe.suite.out"))
+    suite.add_argument("--calibration", action="store_true", help=render("help.probe.suite.calibration"))
+    suite.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS")
+    suite.add_argument("--json", action="store_true")
+    ranks = commands.add_parser("dist", help=render("help.probe.dist"))
+    ranks.add_argument("--ranks", type=int, default=2, help=render("help.probe.dist.ranks"))
+    ranks.add_argument("--seed", type=int, default=0)
+    ranks.add_argument("--time-limit", type=float, default=120.0, metavar="SECONDS")
+    ranks.add_argument("--json", action="store_true")
     return parser
 
 
@@ -90,17 +124,28 @@ def main(argv: list[str]) -> int:
     try:
         options = build_parser().parse_args(argv)
         out.take_over()
+        if options.command == "sweep":
+            return _sweep(options, out)
+        if options.command == "bench":
+            return _bench(options, out)
+        if options.command == "gpu-check":
+            return _gpu_check(options, out)
+        if options.command == "suite":
+            return _suite(options, out)
+        if options.command == "dist":
+            return _dist(options, out)
         request = ProbeRequest(
             device=options.device, batch=options.batch, prompt=options.prompt, output=options.output, layers=options.layers,
-            block_size=options.block_size, kv_dtype=options.kv_dtype, seed=options.seed, time_limit_s=options.time_limit,
+            block_size=options.block_size, kv_dtype=options.kv_dtype, backend=options.backend, seed=options.seed,
+            shared_prefix=options.shared_prefix, time_limit_s=options.time_limit,
             memory_cap_bytes=None if options.memory_cap is None else parse_bytes(options.memory_cap, "memory_cap"),
         ).checked()  # fmt: skip
         _watch(out, request.time_limit_s)
-        model = load_model(options.source, options.name, options.harmless)
-        from gpu_probe import device, run
+        with lock.held(waiting=lambda: out.event({"ev": "phase", "name": "wait", "done": 0, "total": 1})):
+            from gpu_probe import device
 
-        device.offer_to_oom_killer()
-        result = run.run(model, request, out.event)
+            device.offer_to_oom_killer()
+            result = _run(options, request, out)
         out.event({"ev": "bye"})
         out.last(result.to_json(), table(result.to_json()))
         return 0
@@ -113,15 +158,127 @@ def main(argv: list[str]) -> int:
         return _failed(out, ProbeFault("probe_fault", reason=f"{type(e).__name__}: {e}"[:300]))
 
 
-def load_model(source: str, name: str, harmless: Collection[str] = ()) -> ModelSpec:
-    """The model of a SOURCE; ``-``: the config on standard input."""
+def _gpu_check(options: argparse.Namespace, out: Out) -> int:
+    """One JSON line a step, with --json or without: what a killed session leaves behind must be readable."""
+    from gpu_probe import gpu_check
     from planner.readers import read_config
 
+    out.as_json = True
+    target = Path(options.out) if options.out else None if options.dry else gpu_check.FOLDER
+    result = gpu_check.check(read_config, out.event, dry=options.dry, out=target)
+    out.as_json = options.json
+    out.last(result, gpu_check.markdown(result))
+    return 0 if result["complete"] else EXIT_FAULT
+
+
+def _bench(options: argparse.Namespace, out: Out) -> int:
+    """Two thirds of the time limit go to the rounds: the rest is for the set-up and for a machine that is busy."""
+    _watch(out, options.time_limit)
+    from gpu_probe import bench, device
+
+    device.offer_to_oom_killer()
+    result = bench.bench(
+        device=options.device, seed=options.seed, budget_s=options.time_limit * 0.6,
+        progress=lambda name, done, total: out.event({"ev": "phase", "name": name, "done": done, "total": total}),
+    )  # fmt: skip
+    out.last(result, bench.table(result))
+    return 0
+
+
+def _suite(options: argparse.Namespace, out: Out) -> int:
+    """Exit code 1 where a size differs from its prediction; never for a time."""
+    _watch(out, options.time_limit)
+    from gpu_probe import calibration, device, suite
+
+    device.offer_to_oom_killer()
+    only = [name for name in options.only.split(",") if name]
+    if options.calibration:
+        only = only or ["itl"]
+    result = suite.run(
+        device=options.device, seed=options.seed, only=only, progress=lambda n, d, t: out.event({"ev": "phase", "name": n, "done": d, "total": t})
+    )
+    if options.out:
+        suite.save(result, Path(options.out))
+    if options.calibration:
+        found = calibration.of(result).to_json()
+        out.last(found, json.dumps(found, indent=1))
+    else:
+        out.last(result, suite.markdown(result))
+    return 0 if result["bytes_right"] else EXIT_FAULT
+
+
+def _dist(options: argparse.Namespace, out: Out) -> int:
+    """Starts torchrun itself. Exit code 1 where bytes or outputs differ."""
+    from gpu_probe import dist
+
+    result = dist.launch(options.ranks, seed=options.seed, limit_s=options.time_limit)
+    out.last(result, dist.table(result))
+    return 0 if result["right"] else EXIT_FAULT
+
+
+def _sweep(options: argparse.Namespace, out: Out) -> int:
+    """Exit code 1 where something failed; the failures are in the result."""
+    require("transformers")
+    _watch(out, options.time_limit)
+    from gpu_probe import sweep
+    from planner.readers import read_config
+
+    only = [name for name in options.families.split(",") if name]
+    result = sweep.run(
+        read_config, seed=options.seed, only=only, progress=lambda name, done, total: out.event({"ev": "phase", "name": name, "done": done, "total": total})
+    )
+    out.last(result, sweep.table(result))
+    return EXIT_FAULT if result["failures"] or not result["rows"] else 0
+
+
+def _run(options: argparse.Namespace, request: ProbeRequest, out: Out) -> ProbeResult:
+    """By the runner asked for; auto: the lean one, and transformers' model code for what that one refuses, where it is installed."""
+    raw, name = load_raw(options.source, options.name)
+    refused: UnsupportedModel | None = None
+    if options.runner != "injected" and not options.weights:
+        from gpu_probe import run
+
+        try:
+            return run.run(read_model(raw, name, options.harmless), request, out.event)
+        except UnsupportedModel as e:
+            if options.runner == "lean" or not installed("transformers"):
+                raise
+            refused = e
+    require("transformers")
+    from gpu_probe import hosted, injected_run
+    from planner.notes import note
+
+    if options.weights:
+        raw = hosted.config_in(options.weights)
+    notes = [note("warning", "probe_runner_fallback", reason=refused.message.rstrip("."))] if refused else []
+
+    def read(config: dict[str, Any]) -> ModelSpec:
+        return read_model(config, name, options.harmless)
+
+    try:
+        return injected_run.run(raw, read, request, out.event, weights=options.weights, notes=notes)
+    except UnsupportedModel as e:
+        raise (refused or e) from e  # what the default runner said comes first
+
+
+def load_model(source: str, name: str, harmless: Collection[str] = ()) -> ModelSpec:
+    """The model of a SOURCE; ``-``: the config on standard input."""
+    return read_model(*load_raw(source, name), harmless)
+
+
+def read_model(raw: dict[str, Any], name: str, harmless: Collection[str] = ()) -> ModelSpec:
+    from planner.readers import read_config
+
+    return read_config(raw, name, harmless=harmless)
+
+
+def load_raw(source: str, name: str) -> tuple[dict[str, Any], str]:
+    """The raw config of a SOURCE and the model's name."""
     if source != "-":
         from planner.sources import load
 
         loaded = load(source)
-        return read_config(loaded.raw, name or loaded.name, harmless=harmless)
+        return loaded.raw, name or loaded.name
     text = sys.stdin.buffer.read(MAX_CONFIG_BYTES + 1)
     try:
         raw = json.loads(text) if len(text) <= MAX_CONFIG_BYTES else None
@@ -129,7 +286,7 @@ def load_model(source: str, name: str, harmless: Collection[str] = ()) -> ModelS
         raise InvalidInput("probe_job", field="source", reason=str(e)[:200]) from e
     if not isinstance(raw, dict):
         raise InvalidInput("probe_job", field="source", reason="not a JSON object")
-    return read_config(raw, name, harmless=harmless)
+    return raw, name
 
 
 def table(result: dict[str, Any]) -> str:
@@ -138,6 +295,7 @@ def table(result: dict[str, Any]) -> str:
     for row in result["rows"]:
         predicted, measured = ("-" if v is None else f"{v:,}" if isinstance(v, int) else f"{v:.4f}" for v in (row["predicted"], row["measured"]))
         lines.append(f"{row['name']:58} {predicted:>18} {measured:>18} {row['unit']}")
+    lines += layer_text(result.get("lines", ()))
     itl = result["itl_s"]
     waits = " ".join(f"{name} {value:.4f}" for name, value in itl.items())
     lines.append(f"ttft {result['ttft_s']:.4f} s, itl {waits} s, {result['tokens_per_s']:.1f} tokens/s on {result['device']}")
@@ -147,7 +305,9 @@ def table(result: dict[str, Any]) -> str:
 
 def _failed(out: Out, error: PlannerError) -> int:
     data, code = error.to_json(), exit_code(error)
-    out.event({"ev": "oom" if code == 3 else "error", **data})
+    given = error.args_by_name
+    amounts = {"asked": given.get("asked", given.get("needed")), "free": given.get("free", given.get("available"))} if code == EXIT_MEMORY else {}
+    out.event({"ev": "oom" if code == EXIT_MEMORY else "error", **data, **amounts})
     out.last({"error": data}, f"error: {data['message']}\n{data['hint']}")
     return code
 

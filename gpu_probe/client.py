@@ -25,7 +25,7 @@ from gpu_probe.errors import ProbeFault, ProbeTimeLimit
 from gpu_probe.result import ProbeRequest, ProbeResult
 
 PROJECT = Path(__file__).resolve().parents[1]
-PHASES = {"start": 0.0, "plan": 0.05, "weights": 0.1, "warm-up": 0.35, "prefill": 0.4, "decode": 0.5, "proof": 0.8, "done": 1.0}
+PHASES = {"start": 0.0, "wait": 0.0, "plan": 0.05, "weights": 0.1, "warm-up": 0.35, "prefill": 0.4, "decode": 0.5, "proof": 0.8, "done": 1.0}
 """Where each phase begins on a bar from 0 to 1: a guess for the eye, the child says `done` of `total` within each."""
 GRACE_S = 1.0
 PARENT_SLACK_S = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import sys
 import time
 from pathlib import Path
@@ -12,13 +13,14 @@ from pathlib import Path
 import numpy
 import torch
 
+from gpu_probe.fit import host_memory_bytes
 from planner.dtypes import DType
 from planner.errors import InvalidInput, UnsupportedValue
 from planner.units import KIB
 
 TORCH_DTYPES = {
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
-    "fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2,
+    "fp8": torch.float8_e4m3fn, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "int8": torch.int8,
 }  # fmt: skip
 
 SMALL_LAYER = 4_000_000
@@ -26,15 +28,18 @@ SMALL_LAYER = 4_000_000
 
 
 def pick(name: str) -> torch.device:
-    """`auto`: the accelerator that torch sees, else the CPU. A named one that is not there is an error, never a fallback."""
+    """`auto`: the accelerator that torch sees, else the CPU. A named one that is not there is an error, never a fallback.
+
+    A CUDA device comes back with its number: torch's memory limits refuse one without.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        found = torch.zeros(1, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as e:  # torch raises any of these for a device that is not built in
         raise InvalidInput("probe_device", field="device", value=name[:40], reason=str(e).splitlines()[0][:120]) from e
-    return device
+    return found if device.type == "cuda" else device
 
 
 def synchronize(device: torch.device) -> None:
@@ -140,6 +145,37 @@ def memory_now(device: torch.device) -> dict[str, int]:
         found["device_peak_allocated_bytes"] = int(stats.get("allocated_bytes.all.peak", 0))
         found["device_reserved_bytes"] = int(stats.get("reserved_bytes.all.current", 0))
     return found
+
+
+def levels(device: torch.device, tensor_bytes: int) -> dict[str, int | None]:
+    """The same memory at four levels, each at least the one before: bytes of tensors that were found, what the allocator handed out,
+    what it took from the driver, what is in use on the device (by every process). None where the device does not tell."""
+    found: dict[str, int | None] = {"tensor": tensor_bytes, "allocator": None, "reserved": None, "device": None}
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        found |= {"allocator": torch.cuda.memory_allocated(device), "reserved": torch.cuda.memory_reserved(device), "device": total - free}
+    elif device.type == "mps":
+        found |= {"allocator": torch.mps.current_allocated_memory(), "reserved": torch.mps.driver_allocated_memory()}
+    return found
+
+
+def asked_bytes(error: BaseException) -> int | None:
+    """The size of the allocation that torch says it was refused; None: it does not say."""
+    found = re.search(r"tried to allocate ([\d.]+) ?(bytes|[KMGT]iB)", str(error), re.IGNORECASE)
+    if found is None:
+        return None
+    return round(float(found[1]) * {"b": 1, "k": KIB, "m": KIB**2, "g": KIB**3, "t": KIB**4}[found[2][0].lower()])
+
+
+def headroom_bytes(device: torch.device) -> int | None:
+    """Bytes that the process may still take: on an accelerator what is free, on a CPU also what its own limit leaves."""
+    if device.type != "cpu" or not sys.platform.startswith("linux"):
+        return free_bytes(device, None)
+    import resource
+
+    soft, available = resource.getrlimit(resource.RLIMIT_DATA)[0], host_memory_bytes()
+    found = [] if soft == resource.RLIM_INFINITY else [max(0, soft - _status_bytes("VmData:"))]
+    return min(found + ([] if available is None else [available]), default=None)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

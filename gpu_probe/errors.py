@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.errors import PlannerError
+from importlib.util import find_spec
+
+from planner.errors import PlannerError, UnsupportedValue
 
 EXIT_REFUSED, EXIT_MEMORY, EXIT_TIME, EXIT_FAULT = 2, 3, 4, 1
 
@@ -17,6 +19,17 @@ class ProbeTimeLimit(PlannerError):
 
 class ProbeFault(PlannerError):
     """The child died, or raised what nobody expected: our fault or the machine's."""
+
+
+def installed(package: str) -> bool:
+    """Whether an optional package can be imported, without importing it."""
+    return find_spec(package) is not None
+
+
+def require(package: str) -> None:
+    """Raises UnsupportedValue where an optional package is missing."""
+    if not installed(package):
+        raise UnsupportedValue("probe_transformers", field="runner", package=package)
 
 
 def exit_code(error: PlannerError) -> int:

@@ -16,7 +16,7 @@ from gpu_probe.result import ProbeRequest
 from gpu_probe.shapes import Shape, active_width, build_shape
 from planner.cache import Pool
 from planner.dtypes import KvLayout
-from planner.engines.probe import allocate, chosen_layers, predicted_kv_bytes
+from planner.engines.probe import allocate, chosen_layers, held_blocks, predicted_kv_bytes
 from planner.model import ModelSpec
 from planner.notes import Note, note
 from planner.units import GIB, MIB
@@ -28,6 +28,10 @@ CHUNK_TOKENS = 512
 """Tokens of the cache that attention reads at a time."""
 FIXED_BYTES = 96 * MIB
 """Libraries' workspaces, Python objects and the allocator's slack: an assumption, generous."""
+
+
+STATE_STEP_S = 1.5e-4
+"""One token through one recurrent layer, beside its products: states are stepped token by token. An assumption, for the time plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +61,9 @@ def pool_blocks(pool: Pool, request: ProbeRequest) -> int:
     """Blocks to allocate for one group: the larger of the prefill of all prompts at once and the end, and a spare eighth, so that the
     blocks have somewhere to move to when they are shuffled."""
     (group,) = pool.groups
-    most: int = request.batch * max(group.admission.units(request.prompt), group.resident.units(request.tokens()))
-    return most + max(4, most // 8)
+    shared = request.shared_tokens()
+    most = max(held_blocks(group, request.batch, request.prompt, shared, "admission"), held_blocks(group, request.batch, request.tokens(), shared))
+    return most + max(1 if group.kind == "state" else 4, most // 8)
 
 
 def needed_bytes(shape: Shape, pools: tuple[Pool, ...], request: ProbeRequest, compute_bytes: int) -> int:
@@ -66,11 +71,12 @@ def needed_bytes(shape: Shape, pools: tuple[Pool, ...], request: ProbeRequest, c
     weights = shape.elements() * compute_bytes
     kv = sum(pool_blocks(p, request) * p.groups[0].bytes_per_unit() for p in pools)
     attentions = [x.attention for x in shape.layers if x.attention is not None]
-    widest = max((a.q_heads + 2 * a.kv_heads) * (a.qk_dim + a.v_dim) for a in attentions)
+    widest = max(((a.q_heads + 2 * a.kv_heads) * (a.qk_dim + a.v_dim) for a in attentions), default=0)
+    widest = max([widest, *(2 * (x.state.channels + 2 * x.state.inner) for x in shape.layers if x.state is not None)])
     per_token = 6 * shape.hidden + 3 * max(x.mlp_width for x in shape.layers) + 2 * widest
     activations = request.batch * request.prompt * per_token * max(compute_bytes, 4)
     logits = request.batch * (request.output + 1) * shape.vocab * 4 * 3
-    scratch = min(SCRATCH_BYTES, 4 * request.batch * request.prompt * max(a.q_heads for a in attentions) * CHUNK_TOKENS)
+    scratch = min(SCRATCH_BYTES, 4 * request.batch * request.prompt * max((a.q_heads for a in attentions), default=0) * CHUNK_TOKENS)
     return weights + kv + activations + logits + 6 * scratch + FIXED_BYTES
 
 
@@ -78,10 +84,12 @@ def seconds_needed(shape: Shape, request: ProbeRequest, compute_bytes: int, spee
     """A rough time for making the weights, the prefill, the decode and the check against recomputation."""
     matrices = shape.elements() - shape.vocab * shape.hidden
     tokens = request.batch * (2 * request.prompt + request.output)
+    states = sum(x.state is not None for x in shape.layers)
     return (
         shape.elements() / speed.random_elements_per_s
         + 2 * matrices * tokens / speed.flop_per_s
         + request.output * matrices * compute_bytes / speed.bytes_per_s
+        + states * (2 * request.prompt + request.output) * STATE_STEP_S
     )
 
 
@@ -144,12 +152,15 @@ def proof_request(request: ProbeRequest) -> ProbeRequest:
     """The small float32 run that is checked against recomputation, where the timed run is too large or not float32: two ragged blocks
     more than a few, one more sequence than one."""
     prompt = min(request.prompt, 6 * request.block_size + 5, 160)
-    return replace(request, batch=min(request.batch, 2), prompt=max(1, prompt), output=min(request.output, 12), kv_dtype="fp32", layers=None)
+    return replace(
+        request, batch=min(request.batch, 2), prompt=max(1, prompt), output=min(request.output, 12), kv_dtype="fp32", layers=None,
+        shared_prefix=min(request.shared_prefix, max(1, prompt)),
+    )  # fmt: skip
 
 
 def all_layers_bytes(model: ModelSpec, request: ProbeRequest, kv: KvLayout) -> int:
     """The KV bytes of the same batch with every layer of the model."""
-    return predicted_kv_bytes(allocate(model, kv=kv, block_size=request.block_size), request.batch, request.tokens())
+    return predicted_kv_bytes(allocate(model, kv=kv, block_size=request.block_size), request.batch, request.tokens(), request.shared_tokens())
 
 
 def host_memory_bytes() -> int | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from gpu_probe.attention import PagedAttention
 from gpu_probe.cache import PagedCache
+from gpu_probe.pool import BlockPool, PoolExhausted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What one group of the cache was found to hold. Bytes are whole blocks; `allocated_bytes` counts blocks that nobody holds too."""
+    """What one group of the cache was found to hold. Bytes are whole blocks; `allocated_bytes` counts blocks that nobody holds too.
+    `scale_bytes`: the part of `held_bytes` in tensors of scales. `by_layer`: held bytes of each layer. `unusable_blocks`: free ones that
+    a request for all free blocks at once does not get (external fragmentation)."""
 
     kind: str
     tensors: int
@@ -22,6 +26,10 @@ class Held:
     num_blocks: int
     held_bytes: int
     allocated_bytes: int
+    scale_bytes: int = 0
+    by_layer: dict[int, int] = field(default_factory=dict)
+    unusable_blocks: int = 0
+    shared_blocks: int = 0
 
 
 def tensors_in(root: Any) -> Iterator[torch.Tensor]:
@@ -64,6 +72,11 @@ def held(cache: PagedCache) -> tuple[Held, ...]:
     for group in cache.groups:
         written = [t for t in tensors_in(group) if was_written(t)]
         blocks = len(group.pool.held())
+        scales = {t.untyped_storage().data_ptr() for pages in group.layers.values() for t in getattr(pages, "scales", list)()}
+
+        def share(tensors: Iterable[torch.Tensor], blocks: int = blocks) -> int:
+            return sum(t.untyped_storage().nbytes() // t.shape[0] * blocks for t in tensors)
+
         found.append(
             Held(
                 kind=group.rows.kind,
@@ -71,11 +84,34 @@ def held(cache: PagedCache) -> tuple[Held, ...]:
                 layers=tuple(group.layers),
                 held_blocks=blocks,
                 num_blocks=group.pool.num_blocks,
-                held_bytes=sum(t.untyped_storage().nbytes() // t.shape[0] * blocks for t in written),
+                held_bytes=share(written),
                 allocated_bytes=sum(t.untyped_storage().nbytes() for t in tensors_in(group)),
+                scale_bytes=share(t for t in written if t.untyped_storage().data_ptr() in scales),
+                by_layer={i: share(t for t in tensors_in(pages) if was_written(t)) for i, pages in group.layers.items()},
+                unusable_blocks=unusable_blocks(group.pool),
+                shared_blocks=group.pool.shared(),
             )
         )
     return tuple(found)
+
+
+def unusable_blocks(pool: BlockPool) -> int:
+    """Free blocks that one request for as many as are free does not get. The request is made, and given back."""
+    free, visitor, peak = pool.free(), min(pool.tables, default=0) - 1, pool.peak_used
+    pool.add(visitor)
+    try:
+        pool.extend(visitor, free * pool.block_size, keep_all=True)
+        return free - len(pool.tables[visitor].blocks)
+    except PoolExhausted:
+        return free
+    finally:
+        pool.release(visitor)
+        pool.peak_used = peak
+
+
+def table_bytes(attention: PagedAttention) -> int:
+    """Storage of the block tables of the last step, as they lie on the device."""
+    return sum(view.table.untyped_storage().nbytes() for view in attention._views.values())
 
 
 def storage_bytes(root: Any) -> int:

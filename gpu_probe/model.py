@@ -29,6 +29,10 @@ class Attend(Protocol):
         """q_nope [B, T, H, nope], q_rope [B, T, H, rope], row [B, T, R + rope], kv_b [H, nope + v_dim, R]."""
         ...
 
+    def state(self, layer: LayerShape, w: dict[str, Tensor], x: Tensor) -> Tensor:
+        """x [B, T, hidden], normed: steps the layer's recurrent state over it and returns [B, T, hidden]."""
+        ...
+
 
 class Decoder:
     """`forward` turns token ids into logits; all state is in the weights and in what `attend` keeps."""
@@ -46,6 +50,8 @@ class Decoder:
         for layer, w in zip(self.shape.layers, self.weights.layers, strict=True):
             if layer.attention is not None:
                 x = x + self._attention(layer, w, norm(x, w["attn_norm"]), positions, attend)
+            if layer.state is not None:
+                x = x + attend.state(layer, w, norm(x, w["s_norm"]))
             if layer.mlp_width:
                 x = x + _mlp(w, norm(x, w["mlp_norm"]))
         if last_only:

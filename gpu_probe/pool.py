@@ -1,7 +1,7 @@
 """Blocks, block tables and reference counts of one group of layers. Plain Python: the truth from which device tensors are made.
 
 Invariant, checked by `check()`: every block is free or referenced, never both; a block's reference count is the number of tables
-that hold it; free + used = total.
+that hold it; free + used = total. A block that more than one table holds is never written: its writer takes a copy first.
 """
 
 from __future__ import annotations
@@ -72,14 +72,36 @@ class BlockPool:
         return dropped
 
     def fork(self, parent: int, child: int, tokens: int) -> None:
-        """`child` starts with the parent's first `tokens` tokens, in the same blocks. Whole blocks only: none is ever written twice."""
-        table = self.tables[parent]
-        if tokens % self.block_size or table.first or tokens // self.block_size > len(table.blocks):
+        """`child` starts with the parent's first `tokens` tokens, in the same blocks; a last block that is not full is shared too, and
+        whoever writes to it first takes a copy (`make_writable`). ValueError where the parent does not hold what the child would read:
+        too few tokens, or blocks of them that its window gave back."""
+        table, wanted = self.tables[parent], -(-tokens // self.block_size)
+        needed = wanted if self.keep_blocks is None else min(wanted, self.keep_blocks)
+        if tokens < 1 or wanted > table.end() or wanted - table.first < needed:
             raise ValueError(f"shared prefix: {tokens} tokens")
         self.add(child)
-        for block in table.blocks[: tokens // self.block_size]:
+        self.tables[child].first = table.first
+        for block in table.blocks[: wanted - table.first]:
             self._references[block] += 1
             self.tables[child].blocks.append(block)
+
+    def make_writable(self, sequence: int, start: int, end: int) -> list[tuple[int, int]]:
+        """Gives `sequence` blocks of its own for the tokens start ... end - 1, which it holds already: returns (shared, copy) for each
+        block that another table holds too. The caller copies the contents before it writes. PoolExhausted changes nothing."""
+        table = self.tables[sequence]
+        numbers = range(max(0, start // self.block_size - table.first), -(-end // self.block_size) - table.first)
+        shared = [j for j in numbers if self._references[table.blocks[j]] > 1]
+        if len(shared) > len(self._free):
+            raise PoolExhausted(len(shared), len(self._free), self.num_blocks)
+        copies = []
+        for j in shared:
+            old, new = table.blocks[j], self._free.pop()
+            self._references[new] = 1
+            table.blocks[j] = new
+            self._unreference(old)
+            copies.append((old, new))
+        self.peak_used = max(self.peak_used, self.used())
+        return copies
 
     def release(self, sequence: int) -> None:
         for block in self.tables.pop(sequence).blocks:
@@ -92,6 +114,10 @@ class BlockPool:
 
     def free(self) -> int:
         return len(self._free)
+
+    def shared(self) -> int:
+        """Blocks that more than one sequence holds."""
+        return sum(count > 1 for count in self._references)
 
     def held(self) -> set[int]:
         """The blocks that live sequences hold; a shared one once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gpu_probe.reference_states import full_state_layer
 from gpu_probe.shapes import LayerShape, Shape
 from gpu_probe.weights import Weights
 
@@ -26,6 +27,8 @@ def _sequence(shape: Shape, weights: Weights, ids: Tensor, dtype: torch.dtype) -
         w = {name: tensor.to(dtype) for name, tensor in stored.items()}
         if layer.attention is not None:
             x = x + _attention(layer, w, _rms(x, w["attn_norm"]), remembered)
+        if layer.state is not None:
+            x = x + full_state_layer(layer.state, w, _rms(x, w["s_norm"]))
         if layer.mlp_width:
             y = _rms(x, w["mlp_norm"])
             inner = y @ w["up"].T

@@ -8,8 +8,8 @@ from typing import Any
 from planner.dtypes import dtype
 from planner.errors import InvalidInput, UnsupportedValue
 
-# Stored without a scale beside the rows; other layouts are refused until their scales are stored and counted too.
-KV_DTYPES = ("auto", "fp32", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2")
+# fp8 alone has the scale 1; per_token_head formats keep a float32 scale beside each head's K and V. Others are refused by name.
+KV_DTYPES = ("auto", "fp32", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head")
 LIMITS: dict[str, tuple[int, int]] = {
     "batch": (1, 1024),
     "prompt": (1, 1_000_000),
@@ -21,7 +21,8 @@ LIMITS: dict[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRequest:
-    """One run: `batch` sequences of `prompt` tokens each, `output` tokens decoded. `layers` None: as many as memory and time allow."""
+    """One run: `batch` sequences of `prompt` tokens each, `output` tokens decoded. `layers` None: as many as memory and time allow.
+    `shared_prefix`: so many first tokens are the same in all sequences, and their whole blocks are kept once."""
 
     device: str = "auto"
     batch: int = 2
@@ -30,9 +31,11 @@ class ProbeRequest:
     layers: int | None = None
     block_size: int = 16
     kv_dtype: str = "auto"
+    backend: str = "auto"
     seed: int = 0
     time_limit_s: float = 120.0
     memory_cap_bytes: int | None = None
+    shared_prefix: int = 0
 
     def checked(self) -> ProbeRequest:
         """The same request with the usual aliases of the KV dtype resolved. Raises InvalidInput or UnsupportedValue with the field."""
@@ -40,6 +43,9 @@ class ProbeRequest:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InvalidInput("out_of_range", field=name, value=value, low=low, high=high)
+        shared = self.shared_prefix
+        if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared <= self.prompt:
+            raise InvalidInput("out_of_range", field="shared_prefix", value=shared, low=0, high=self.prompt)
         if not 0 < self.time_limit_s <= 86_400:
             raise InvalidInput("out_of_range", field="time_limit", value=self.time_limit_s, low=1, high=86_400)
         name = self.kv_dtype if self.kv_dtype in KV_DTYPES or self.kv_dtype.endswith("_per_token_head") else dtype(self.kv_dtype, "kv_dtype").name
@@ -51,12 +57,16 @@ class ProbeRequest:
         """Tokens that each sequence holds at the end. The last one decoded is fed through once more, so that it has its row too."""
         return self.prompt + self.output
 
+    def shared_tokens(self) -> int:
+        """Tokens in the blocks that sequences share: whole blocks, and never the prompt's last token, which each computes itself."""
+        return min(self.shared_prefix, self.prompt - 1) // self.block_size * self.block_size if self.batch > 1 else 0
+
     def to_args(self) -> list[str]:
         """The options of `python -m gpu_probe run` that ask for this; with "=", so that no value can pass for an option."""
         options = {
             "device": self.device, "batch": self.batch, "prompt": self.prompt, "output": self.output, "layers": self.layers,
-            "block-size": self.block_size, "kv-dtype": self.kv_dtype, "seed": self.seed, "time-limit": self.time_limit_s,
-            "memory-cap": self.memory_cap_bytes,
+            "block-size": self.block_size, "kv-dtype": self.kv_dtype, "backend": self.backend, "seed": self.seed, "time-limit": self.time_limit_s,
+            "memory-cap": self.memory_cap_bytes, "shared-prefix": self.shared_prefix or None,
         }  # fmt: skip
         return [f"--{option}={value}" for option, value in options.items() if value is not None]
 
@@ -76,7 +86,11 @@ class ProbeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The answer. Times in seconds, sizes in bytes, `tokens_per_s` over the whole batch, prefill included."""
+    """The answer. Times in seconds, sizes in bytes, `tokens_per_s` over the whole batch, prefill included.
+
+    `measured_kv_bytes` includes `scale_bytes`. `lines`: a dict a layer. `levels`: bytes in tensors, in the allocator's blocks, reserved
+    by it and used on the device; None where the device does not tell. `kv_accuracy`: a narrow cache against bf16, with its tolerance.
+    """
 
     predicted_kv_bytes: int
     measured_kv_bytes: int
@@ -103,7 +117,16 @@ class ProbeResult:
     step_s: tuple[float, ...]
     versions: dict[str, str]
     rows: tuple[ProbeRow, ...]
+    backends_refused: tuple[dict[str, str], ...] = ()
     notes: tuple[dict[str, str], ...] = ()
+    predicted_scale_bytes: int = 0
+    scale_bytes: int = 0
+    predicted_table_bytes: int = 0
+    table_bytes: int = 0
+    lines: tuple[dict[str, Any], ...] = ()
+    fragmentation: dict[str, Any] = field(default_factory=dict)
+    levels: dict[str, int | None] = field(default_factory=dict)
+    kv_accuracy: dict[str, Any] | None = None
     wall_s: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -120,7 +143,7 @@ class ProbeResult:
         known = {f.name for f in fields(cls)}
         values = {k: v for k, v in data.items() if k in known}
         values["rows"] = tuple(ProbeRow(**r) for r in data["rows"])
-        for name in ("groups", "step_s", "notes"):
+        for name in ("groups", "step_s", "notes", "lines", "backends_refused"):
             values[name] = tuple(data.get(name, ()))
         values["extra"] = {**data.get("extra", {}), **{k: v for k, v in data.items() if k not in known}}
         return cls(**values)

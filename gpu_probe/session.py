@@ -44,23 +44,26 @@ def generate(
     *,
     progress: Progress = lambda n, d, t: None,
     keep_logits: bool = False,
+    prefix: int = 0,
+    forced: Tensor | None = None,
 ) -> Trace:
     """prompt [B, T] ids. Prefill in one pass, blocks shuffled again, then `output` steps: step i feeds the i-th token decoded, so the
     last one has its row in the cache too, and the logits of the last step are of no token any more.
+
+    `prefix`: so many first tokens (whole blocks, fewer than T) are the same in all rows of `prompt`: they are computed once, and every
+    sequence reads the same blocks. `forced` [B, T + output]: tokens to feed instead of the decoded ones.
 
     Gradients are off by `no_grad`, not by inference mode: that would switch off torch's count of writes, which `measure` reads.
     """
     cache: PagedCache = attention.cache
     device, (batch, length) = prompt.device, prompt.shape
     sequences = list(range(batch))
-    cache.add(sequences)
     trace = Trace(tokens=prompt)
 
     progress("prefill", 0, 1)
     start = time.perf_counter()
-    attention.begin(sequences, [0] * batch, length, prefill=True)
-    logits = decoder.forward(prompt, torch.arange(length, device=device).expand(batch, -1), attention)
-    token = logits.argmax(-1, keepdim=True)
+    logits = _prefill(decoder, attention, prompt, prefix)
+    token = logits.argmax(-1, keepdim=True) if forced is None else forced[:, length : length + 1]
     synchronize(device)
     trace.prefill_s = time.perf_counter() - start
     progress("prefill", 1, 1)
@@ -76,7 +79,7 @@ def generate(
         start = time.perf_counter()
         attention.begin(sequences, [length + i] * batch, 1)
         logits = decoder.forward(token, torch.full((batch, 1), length + i, device=device), attention)
-        token = logits.argmax(-1, keepdim=True)
+        token = logits.argmax(-1, keepdim=True) if forced is None else forced[:, length + i + 1 : length + i + 2]
         synchronize(device)
         trace.step_s.append(time.perf_counter() - start)
         if keep_logits:
@@ -87,3 +90,23 @@ def generate(
     trace.last_step_bytes_gathered = attention.bytes_gathered
     trace.contiguous_fraction = max((g.pool.contiguous_fraction() for g in cache.groups), default=0.0)
     return trace
+
+
+def _prefill(decoder: Decoder, attention: PagedAttention, prompt: Tensor, prefix: int) -> Tensor:
+    """-> logits [B, V] of each prompt's last token. A shared prefix runs in the first sequence alone; the others start from its blocks."""
+    batch, length = prompt.shape
+    cache: PagedCache = attention.cache
+
+    def part(sequences: list[int], start: int, end: int) -> Tensor:
+        attention.begin(sequences, [start] * len(sequences), end - start, prefill=True)
+        positions = torch.arange(start, end, device=prompt.device).expand(len(sequences), -1)
+        return decoder.forward(prompt[sequences, start:end], positions, attention)
+
+    everyone = list(range(batch))
+    if not prefix:
+        cache.add(everyone)
+        return part(everyone, 0, length)
+    cache.add([0])
+    part([0], 0, prefix)
+    cache.fork(0, everyone[1:], prefix)
+    return torch.cat([part([0], prefix, length), part(everyone[1:], prefix, length)])

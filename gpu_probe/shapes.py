@@ -9,8 +9,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from planner.cache import Kind, Rows
-from planner.engines.probe import cache_of
+from gpu_probe.states import StateShape, shape_of
+from planner.cache import Kind, Rows, State
+from planner.dtypes import DTYPES
+from planner.engines.probe import cache_of, caches_of, state_dtype
 from planner.errors import UnsupportedModel
 from planner.model import Attention, LayerSpec, ModelSpec
 
@@ -18,7 +20,7 @@ from planner.model import Attention, LayerSpec, ModelSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerShape:
     """One layer. `index`: in the model. `rows`: what it keeps, None for nothing. `reads`: the layer (by model index) whose rows it
-    attends to: itself, another one, or None without attention."""
+    attends to: itself, another one, or None without attention. `state`: of its recurrent part, which runs after the attention."""
 
     index: int
     hidden: int
@@ -28,6 +30,7 @@ class LayerShape:
     attention: Attention | None
     mlp_width: int
     gated: bool
+    state: StateShape | None = None
 
     @property
     def is_latent(self) -> bool:
@@ -56,6 +59,8 @@ class LayerShape:
                 k_width, v_width = a.kv_heads * a.qk_dim, a.kv_heads * a.v_dim
                 out |= {"k": (k_width, d), "k_bias": (k_width,), "v": (v_width, d), "v_bias": (v_width,)}
             out["o"] = (d, a.q_heads * a.v_dim)
+        if self.state is not None:
+            out |= self.state.weights(d)
         if self.mlp_width:
             out |= {"mlp_norm": (d,), "up": (self.mlp_width, d), "down": (d, self.mlp_width)}
             if self.gated:
@@ -94,6 +99,15 @@ def limited(model: ModelSpec, tokens: int) -> ModelSpec:
     return replace(model, layers=tuple(replace(layer, caches=tuple(cut(k) for k in layer.caches)) for layer in model.layers))
 
 
+def in_float32(model: ModelSpec) -> ModelSpec:
+    """The same model with every state kept in float32: rounding aside, stepping is then exact."""
+
+    def wide(kind: Kind) -> Kind:
+        return replace(kind, tensors=tuple(replace(t, dtype=DTYPES["fp32"]) for t in kind.tensors)) if isinstance(kind, State) else kind
+
+    return replace(model, layers=tuple(replace(layer, caches=tuple(wide(k) for k in layer.caches)) for layer in model.layers))
+
+
 def active_width(layer: LayerSpec) -> int:
     """Width of the dense layer that does as much work as one token does here: chosen and shared experts side by side."""
     mlp = layer.mlp
@@ -107,15 +121,16 @@ def build_shape(model: ModelSpec, layers: tuple[int, ...], *, vocab: int, mlp_li
     made = []
     for i in layers:
         spec = model.layers[i]
-        rows = cache_of(spec, i)
+        rows, state = caches_of(spec, i)
         reads = i if rows is not None else spec.shares_with
         read_rows = rows if reads is None or reads == i else cache_of(model.layers[reads], reads)
         width = active_width(spec)
         made.append(LayerShape(
             index=i, hidden=model.hidden_size, rows=rows, reads=reads, read_rows=read_rows, attention=_attention(spec, i, read_rows),
             mlp_width=width if mlp_limit is None else min(width, mlp_limit), gated=spec.mlp.gated if spec.mlp else True,
+            state=None if state is None else shape_of(state, spec, i, state_dtype(model).name),
         ))  # fmt: skip
-    if not any(x.rows for x in made):
+    if not any(x.rows or x.state for x in made):
         raise UnsupportedModel("probe_no_cache", field="layers")
     return Shape(hidden=model.hidden_size, vocab=vocab, layers=tuple(made))
 

@@ -61,3 +61,6 @@ else:
             render("page.probe.download"), data=body, file_name="probe-result.json", mime="application/json", on_click="ignore", key="probe_download"
         )
 st.file_uploader(render("page.probe.upload"), key="probe_upload", max_upload_size=4, on_change=jobs.uploaded, help=render("page.probe.upload.help"))
+if suite := jobs.suite():
+    with errors.shown(stop=False):
+        probe_view.suite(suite)

@@ -18,9 +18,10 @@ PLANNER_MAY = {"numpy", "planner"}
 EXTRA = {"planner/sources": {"huggingface_hub"}, "planner/report": {"jinja2"}}
 PROBE_MAY = {
     "planner.model", "planner.cache", "planner.units", "planner.dtypes", "planner.errors", "planner.notes", "planner.messages", "planner.engines.probe",
+    "planner.parallel",
 }  # fmt: skip
 PROBE_MAIN_MAY = PROBE_MAY | {"planner.sources", "planner.readers", "planner.engines"}
-TORCH_FREE = ("gpu_probe", "gpu_probe.client", "gpu_probe.result", "gpu_probe.pool")
+TORCH_FREE = ("gpu_probe", "gpu_probe.client", "gpu_probe.result", "gpu_probe.pool", "gpu_probe.claims", "gpu_probe.calibration", "gpu_probe.dist")
 MAX_LINES = 450
 SPELLINGS = {(ast.Pow, 1024, 2), (ast.Pow, 1024, 3), (ast.Pow, 2, 20), (ast.Pow, 2, 30), (ast.LShift, 1, 20), (ast.LShift, 1, 30)}  # of MiB and GiB
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from gpu_probe import claims
 from gpu_probe.client import ProbeRun, start
 from gpu_probe.result import ProbeRequest, ProbeResult
 from pages.parts.errors import caught
@@ -21,7 +22,7 @@ from planner.report.content import probe_rows
 from planner.sources import text
 from planner.units import parse_bytes
 
-RESULT, ERROR, SAID = "_probe_result", "_probe_error", "_probe_said"
+RESULT, ERROR, SAID, SUITE = "_probe_result", "_probe_error", "_probe_said", "_probe_suite"
 FLOATS = ("fp32", "bf16", "fp16")
 MEMORY_CAP_BYTES = parse_bytes("4GiB", "memory_cap")
 
@@ -113,19 +114,29 @@ def uploaded() -> None:
     if file is None:
         return
     try:
-        s[RESULT], s[ERROR] = read_result(file.getvalue(), file.name), None
+        raw = parsed(file.getvalue(), file.name)
+        if raw.get("form") == claims.FORM:
+            claims.read(raw)
+            s[SUITE], s[ERROR] = raw, None
+        else:
+            s[RESULT], s[ERROR] = read_result(raw), None
     except Exception as e:
         s[ERROR] = caught(e).to_json()
 
 
-def read_result(data: bytes, name: str) -> ProbeResult:
-    """A result as `gpu_probe run --json` printed it, alone or after its events. Raises PlannerError."""
+def parsed(data: bytes, name: str) -> dict[str, Any]:
+    """One JSON object: a file as it is, or the last line after its events. Raises PlannerError."""
     try:
         raw, _ = text.parse(data, name, config=False)
     except PlannerError as e:
         if e.code != "has_trailing_text":
             raise
         raw, _ = text.parse(data.strip().splitlines()[-1], name, config=False)
+    return raw
+
+
+def read_result(raw: dict[str, Any]) -> ProbeResult:
+    """A result as `gpu_probe run --json` printed it. Raises PlannerError."""
     try:
         result = ProbeResult.from_json(raw)
         _check(result)
@@ -158,3 +169,9 @@ def _check(result: ProbeResult) -> None:
 def result() -> ProbeResult | None:
     found: Any = st.session_state.get(RESULT)
     return found if isinstance(found, ProbeResult) else None
+
+
+def suite() -> Mapping[str, Any] | None:
+    """A suite's result from elsewhere, checked."""
+    found: Any = st.session_state.get(SUITE)
+    return found if isinstance(found, Mapping) else None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
+from gpu_probe import calibration, claims
 from gpu_probe.result import ProbeRequest, ProbeResult, ProbeRow
 from pages.parts import tables
 from pages.parts.errors import plain
 from pages.parts.jobs import Prediction
+from planner.errors import PlannerError
 from planner.messages import render
 from planner.report.content import probe_value
 from planner.units import count, memory, seconds
@@ -50,6 +55,21 @@ def outcome(r: ProbeResult, model_name: str) -> None:
     if r.notes:
         rows = tuple({c: str(n.get(c, "")) for c in NOTE_COLUMNS} for n in r.notes)
         tables.text(tables.Listing(columns=NOTE_COLUMNS, rows=rows))
+
+
+def suite(result: Mapping[str, Any]) -> None:
+    """The claims of the articles beside what some host measured, and what that host is worth to a latency model."""
+    st.subheader(render("page.suite.title"), anchor=False)
+    st.caption(render("page.suite.about", {"device": plain(str(result.get("device_name", ""))[:80])}))
+    rows = [{"claims": " ".join(i.claims), "says": i.says, "found": i.measured, "verdict": render(f"suite.verdict.{i.verdict}")} for i in claims.read(result)]
+    tables.text(tables.Listing(columns=("claims", "says", "found", "verdict"), rows=tuple(rows)))
+    try:
+        c = calibration.of(result)
+    except PlannerError as e:
+        st.info(render("page.suite.no_calibration", {"reason": plain(e.message)}))
+    else:
+        words = {"read": f"{c.read_bytes_per_s / 1e9:.3g}", "flop": f"{c.flop_per_s / 1e9:.3g}", "fixed": seconds(c.t_fixed_s), "layer": seconds(c.t_layer_s)}
+        st.caption(render("page.suite.calibration", words))
 
 
 def _row(row: ProbeRow) -> dict[str, str]:

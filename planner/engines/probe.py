@@ -11,7 +11,6 @@ from planner.dtypes import DTYPES, DType, KvLayout
 from planner.errors import InvalidInput, UnsupportedModel
 from planner.model import LayerSpec, ModelSpec
 
-
 STATES_RUN = ("gated_delta_net", "mamba1", "mamba2")
 """Mechanisms whose states the probe keeps and steps."""
 
@@ -108,7 +107,7 @@ def allocate(model: ModelSpec, *, kv: KvLayout, block_size: int, layers: int | t
         whole = Term(unit_bytes=page_bytes, unit_tokens=block_size)
         limit = rows.limit_tokens
         capped = whole if limit is None else Term(unit_bytes=page_bytes, unit_tokens=block_size, cap_tokens=steady_blocks(limit, block_size) * block_size)
-        group = Group(kind=rows.kind, layers=tuple(members), admission=whole, resident=capped)
+        group = Group(kind=rows.kind, layers=tuple(members), admission=whole, resident=capped, limit_tokens=limit)
         pools.append(Pool(name=rows.kind, groups=(group,), priced="own", block_size=block_size))
     return tuple(pools)
 

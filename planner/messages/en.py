@@ -3,7 +3,7 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_gguf, en_layers, en_llamacpp, en_mix, en_pages, en_probe, en_sglang, en_sources, en_weights
+from planner.messages import en_gguf, en_layers, en_llamacpp, en_mix, en_pages, en_probe, en_sglang, en_sources, en_suite, en_weights
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -281,6 +281,7 @@ TEXT: dict[str, str] = (
     | en_weights.TEXT
     | en_pages.TEXT
     | en_probe.TEXT
+    | en_suite.TEXT
     | en_layers.TEXT
     | en_mix.TEXT
     | en_llamacpp.TEXT

@@ -92,7 +92,7 @@ def test_refusals_name_their_field() -> None:
     for error, field, spec, asked in (
         (UnsupportedModel, "layers[1].caches", model(heads(), state), {}),
         (UnsupportedModel, "layers[1].caches", model(heads(), state), {"layers": 1}),
-        (UnsupportedValue, "kv_dtype", MODELS["gqa"], {"kv_dtype": "int8_per_token_head"}),
+        (UnsupportedValue, "kv_dtype", MODELS["gqa"], {"kv_dtype": "int4_per_token_head"}),
         (UnsupportedValue, "kv_dtype", MODELS["gqa"], {"kv_dtype": "nonsense"}),
         (InvalidInput, "prompt", MODELS["gqa"], {"prompt": 0}),
         (InvalidInput, "layers", MODELS["gqa"], {"layers": 0}),

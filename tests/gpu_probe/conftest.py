@@ -1,0 +1,26 @@
+"""A lock of their own for the probes that these tests start: another run on this machine must not make them wait. And the long tests
+only where they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from gpu_probe import lock
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(lock.PATH_VARIABLE, str(tmp_path_factory.mktemp("lock") / "probe.lock"))
+        yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("KVLEDGER_CHECK_ALL") == "1":
+        return
+    long = [item for item in items if item.get_closest_marker("check_all")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]

@@ -1,0 +1,205 @@
+"""The host is not harmed: whole process groups end, refusals say what was asked and what was free, one probe runs at a time, and a
+server that has seen many probes die is as it was. The long variant runs in `make check-all`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpu_probe import device, lock
+from gpu_probe.client import PROJECT, ProbeRun, start
+from gpu_probe.errors import ProbeOutOfMemory
+from gpu_probe.pool import PoolExhausted
+from gpu_probe.result import ProbeRequest
+from gpu_probe.run import run
+from tests.gpu_probe.test_client import LLAMA, PHASE, child, until
+from tests.gpu_probe.tiny import MODELS
+
+SEGFAULT = PHASE + "import ctypes\nctypes.string_at(0)"
+FORGETFUL = (
+    "import sys\nimport gpu_probe.fit as f\nf.needed_bytes = lambda *a: 0\nf.SKELETON_VOCAB = 10**9\n"
+    "from gpu_probe.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+)
+"""A child whose plan believes that everything fits."""
+
+
+def overallocating() -> ProbeRun:
+    big = {**LLAMA, "hidden_size": 4096, "vocab_size": 60_000}
+    options = ["run", "-", "--json", "--device=cpu", "--layers=1", f"--memory-cap={200 * 2**20}"]
+    return ProbeRun([sys.executable, "-c", FORGETFUL, *options], json.dumps(big), ProbeRequest(), {**os.environ, "PYTHONPATH": str(PROJECT)})
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(what: object, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if what():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@linux
+def test_cancel_ends_the_whole_process_group(tmp_path: Path) -> None:
+    """A grandchild that ignores SIGTERM goes too."""
+    told = tmp_path / "pid"
+    grandchild = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
+    run_ = child(
+        "import signal, subprocess, sys, time, pathlib\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"g = subprocess.Popen([sys.executable, '-c', {grandchild!r}])\npathlib.Path({str(told)!r}).write_text(str(g.pid))\n{PHASE}time.sleep(60)"
+    )
+    until(run_, "decode")
+    pid = int(told.read_text())
+    assert alive(pid)
+    run_.cancel()
+    assert run_.wait(10).cancelled
+    assert wait_for(lambda: not alive(pid))
+
+
+def test_a_real_segfault_is_survived() -> None:
+    end = child(SEGFAULT).wait(20)
+    assert (end.exit_code, end.result) == (-signal.SIGSEGV, None)
+    assert end.error is not None
+    assert "SIGSEGV" in end.error["message"]
+
+
+@linux
+def test_an_overallocation_says_what_was_asked_and_what_was_free() -> None:
+    run_ = overallocating()
+    end = run_.wait(60)
+    assert end.exit_code == 3
+    assert end.error is not None
+    assert end.error["code"] == "probe_memory"
+    oom = run_._seen.events["oom"]
+    assert oom["asked"] >= 60_000 * 4096 * 2  # the embedding, in bf16 or wider
+    assert 0 <= oom["free"] < oom["asked"]
+    assert f"{oom['asked']:,} bytes" in end.error["message"]
+    assert f"{oom['free']:,} bytes" in end.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 983040000 bytes. Error code 12", 983_040_000),
+        ("CUDA out of memory. Tried to allocate 20.50 MiB. GPU 0 has a total capacity of", 21_495_808),
+        ("HIP out of memory. Tried to allocate 2.00 GiB", 2**31),
+        ("something else", None),
+    ],
+)
+def test_what_was_asked_is_read_off_torchs_own_words(said: str, asked: int | None) -> None:
+    assert device.asked_bytes(RuntimeError(said)) == asked
+
+
+def test_a_pool_that_runs_out_is_told_with_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*a: object, **kw: object) -> None:
+        raise PoolExhausted(7, 3, 40)
+
+    monkeypatch.setattr(device, "limit_memory", lambda *a: None)
+    monkeypatch.setattr("gpu_probe.session._prefill", refuse)
+    with pytest.raises(ProbeOutOfMemory) as out:
+        run(MODELS["gqa"], ProbeRequest(device="cpu"))
+    assert (out.value.code, out.value.args_by_name["asked"], out.value.args_by_name["free"]) == ("probe_pool", 7, 3)
+    assert "7 blocks" in out.value.message
+
+
+@linux
+def test_headroom_is_the_least_of_limit_and_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "host_memory_bytes", lambda: 12_345)
+    assert device.headroom_bytes(torch.device("cpu")) == 12_345
+
+
+# -- one at a time
+
+
+def test_a_second_probe_waits_for_the_first_and_then_runs() -> None:
+    with lock.held():
+        second = start(LLAMA, ProbeRequest(device="cpu", prompt=20, output=2), threads=1)
+        assert until(second, "wait").phase == "wait"
+        assert second.poll().running
+    end = second.wait(40)
+    assert end.error is None
+    assert end.result is not None
+
+
+def test_waiting_has_an_end_and_names_the_holder() -> None:
+    with lock.held(), pytest.raises(lock.ProbeBusy) as busy, lock.held(wait_s=0.1):
+        pytest.fail("two at once")
+    assert str(os.getpid()) in busy.value.message
+    with lock.held(wait_s=0.0):
+        pass
+
+
+def test_the_lock_ends_with_its_holder_however_it_dies() -> None:
+    code = "import time\nfrom gpu_probe import lock\nwith lock.held():\n    print('held', flush=True)\n    time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(lock.ProbeBusy), lock.held(wait_s=0.0):
+        pass
+    holder.kill()
+    holder.wait(10)
+    holder.stdout.close()
+    with lock.held(wait_s=1.0):
+        pass
+
+
+def test_a_place_without_a_lock_file_refuses_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(lock.PATH_VARIABLE, str(tmp_path / "missing" / "lock"))
+    with lock.held(wait_s=0.0), lock.held(wait_s=0.0):
+        pass
+
+
+# -- many times
+
+
+def footprint() -> tuple[int, int, int]:
+    rss = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), rss * 1024  # noqa: PTH208  a count, not paths
+
+
+@linux
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.check_all)])
+def test_killed_cancelled_and_overallocating_probes_leave_the_server_as_it_was(times: int) -> None:
+    def once() -> None:
+        killed = child(PHASE + "import time\ntime.sleep(60)")
+        until(killed, "decode")
+        os.killpg(killed._child.pid, signal.SIGKILL)
+        assert killed.wait(10).error is not None
+        cancelled = child(PHASE + "import time\ntime.sleep(60)")
+        until(cancelled, "decode")
+        cancelled.cancel()
+        assert cancelled.wait(10).cancelled
+        assert child(SEGFAULT).wait(20).exit_code == -signal.SIGSEGV
+        assert overallocating().wait(60).exit_code == 3
+
+    def settled() -> tuple[int, int, int]:
+        wait_for(lambda: threading.active_count() <= threads, 5.0)
+        return footprint()
+
+    threads = threading.active_count()
+    once()  # what is made once and kept is made here
+    files, threads, memory = settled()
+    for _ in range(times):
+        once()
+    after = settled()
+    assert after[:2] == (files, threads)
+    assert after[2] - memory < 8 * 2**20
