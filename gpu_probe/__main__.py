@@ -35,6 +35,7 @@ class Out:
         self.phase = "start"
         self._lock = threading.Lock()
         self._closed = False
+        self.watchdog: threading.Timer | None = None
         self._stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
     def take_over(self) -> None:
@@ -51,7 +52,9 @@ class Out:
             print(f"{event['name']}: {event['done']} / {event['total']}", file=sys.stderr, flush=True)
 
     def last(self, data: dict[str, Any], text: str) -> None:
-        """The result or the error; nothing is written after it."""
+        """The result or the error; nothing is written after it, and the watchdog may rest."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -320,9 +323,9 @@ def _watch(out: Out, limit_s: float) -> None:
             os._exit(EXIT_TIME)
         os._exit(EXIT_FAULT)
 
-    timer = threading.Timer(limit_s, end)
-    timer.daemon = True
-    timer.start()
+    out.watchdog = threading.Timer(limit_s, end)
+    out.watchdog.daemon = True
+    out.watchdog.start()
 
 
 if __name__ == "__main__":

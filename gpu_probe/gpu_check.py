@@ -85,24 +85,26 @@ def check(
     stop = threading.Timer(limit_s + 5, _give_up, (made, emit))
     stop.daemon = True
     stop.start()
-    torch.manual_seed(0)
-    torch.set_float32_matmul_precision("highest")
-    with torch.no_grad():
-        for name, step in steps():
-            began = time.monotonic()
-            line: dict[str, Any] = {"ev": "step", "step": name, "ok": False, "at_s": round(began - made.began, 1)}
-            if began - made.began > limit_s:
-                line["error"] = "time"
-            else:
-                try:
-                    setting.found[name] = line["result"] = _plain(step(setting))
-                    line["ok"] = True
-                except Exception as e:  # a step that fails is a result
-                    line["error"] = f"{type(e).__name__}: {e}"[:400]
-            line["s"] = round(time.monotonic() - began, 1)
-            made.add(line)
-            emit(line)
-    stop.cancel()
+    try:
+        torch.manual_seed(0)
+        torch.set_float32_matmul_precision("highest")
+        with torch.no_grad():
+            for name, step in steps():
+                began = time.monotonic()
+                line: dict[str, Any] = {"ev": "step", "step": name, "ok": False, "at_s": round(began - made.began, 1)}
+                if began - made.began > limit_s:
+                    line["error"] = "time"
+                else:
+                    try:
+                        setting.found[name] = line["result"] = _plain(step(setting))
+                        line["ok"] = True
+                    except Exception as e:  # a step that fails is a result
+                        line["error"] = f"{type(e).__name__}: {e}"[:400]
+                line["s"] = round(time.monotonic() - began, 1)
+                made.add(line)
+                emit(line)
+    finally:
+        stop.cancel()
     made.data["complete"] = all(step["ok"] for step in made.data["steps"])
     made.save()
     return made.data

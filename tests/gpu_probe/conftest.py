@@ -4,6 +4,7 @@ only where they are asked for."""
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -24,3 +25,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("check_all")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+@pytest.fixture(autouse=True)
+def _no_watchdog_left() -> Iterator[None]:
+    """A watchdog ends the process it runs in: one that outlived its run would end the tests."""
+    yield
+    left = [t for t in threading.enumerate() if isinstance(t, threading.Timer) and t.is_alive() and not t.finished.is_set()]
+    deadly = [t for t in left if t.function.__module__ in ("gpu_probe.__main__", "gpu_probe.gpu_check")]
+    for t in deadly:
+        t.cancel()
+    assert not deadly
