@@ -59,7 +59,7 @@ class Out:
             if not self._closed:
                 self._closed = True
                 self._stream.write((json.dumps(data) if self.as_json else text) + "\n")
-                self._stream.flush()
+                self._stream.close()
 
     def _write(self, data: dict[str, Any]) -> None:
         with self._lock:
