@@ -248,7 +248,8 @@ def _run(options: argparse.Namespace, request: ProbeRequest, out: Out) -> ProbeR
                 raise
             refused = e
     require("transformers")
-    from gpu_probe import hosted, injected_run
+    from gpu_probe.injected import hosted
+    from gpu_probe.injected import run as injected_run
     from planner.notes import note
 
     if options.weights:

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_probe import hosted, measure
-from gpu_probe.families import FAMILIES, REFUSED, VOCAB, Config
-from gpu_probe.injected import Injected
+from gpu_probe import measure
+from gpu_probe.injected import hosted
+from gpu_probe.injected.families import FAMILIES, REFUSED, VOCAB, Config
+from gpu_probe.injected.replay import inject, replay
+from gpu_probe.injected.runner import Injected
 from gpu_probe.proof import relative_error
-from gpu_probe.replay import inject, replay
 from gpu_probe.result import ProbeRequest
 from planner.dtypes import kv_layout
 from planner.engines.probe import allocate, predicted_kv_bytes

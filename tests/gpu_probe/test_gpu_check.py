@@ -17,8 +17,10 @@ import pytest
 import torch
 
 from gpu_probe import device as devices
-from gpu_probe import gpu_check, gpu_steps, gpu_sweep
+from gpu_probe import gpu_check
 from gpu_probe.backends import triton_decode as td
+from gpu_probe.gpu_check import steps as gpu_steps
+from gpu_probe.gpu_check import sweep as gpu_sweep
 from planner.errors import InvalidInput
 from planner.messages import render
 from planner.readers import read_config

@@ -15,10 +15,12 @@ pytest.importorskip("transformers", reason="the injected runner needs transforme
 import torch
 
 from gpu_probe import __main__ as command
-from gpu_probe import device, errors, hosted, injected_run, measure, skeleton, sweep
-from gpu_probe.families import FAMILIES, Config
-from gpu_probe.injected import Injected, empty_cache
-from gpu_probe.replay import inject, replay
+from gpu_probe import device, errors, measure, sweep
+from gpu_probe.injected import hosted, skeleton
+from gpu_probe.injected import run as injected_run
+from gpu_probe.injected.families import FAMILIES, Config
+from gpu_probe.injected.replay import inject, replay
+from gpu_probe.injected.runner import Injected, empty_cache
 from gpu_probe.result import ProbeRequest
 from planner.dtypes import kv_layout
 from planner.engines.probe import allocate

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gpu_probe.fit import FIXED_BYTES, SCRATCH_BYTES, SKELETON_VOCAB, pool_blocks
-from gpu_probe.hosted import untouched
+from gpu_probe.injected.hosted import untouched
 from gpu_probe.result import ProbeRequest
 from planner.cache import Pool
 from planner.model import ModelSpec

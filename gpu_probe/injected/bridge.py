@@ -19,7 +19,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 if TYPE_CHECKING:
     from gpu_probe.cache import View
-    from gpu_probe.injected import Injected
+    from gpu_probe.injected.runner import Injected
 
 ATTENTION = "kvledger_paged"
 running: ContextVar[Injected] = ContextVar("running")

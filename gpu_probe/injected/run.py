@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from gpu_probe import backends, compare, hosted, measure, proof
+from gpu_probe import backends, compare, measure, proof
 from gpu_probe import device as devices
 from gpu_probe.errors import ProbeOutOfMemory
 from gpu_probe.fit import Speed, all_layers_bytes, host_memory_bytes, proof_request, usable_bytes
-from gpu_probe.injected import Injected, empty_cache
-from gpu_probe.replay import inject, replay
+from gpu_probe.injected import hosted
+from gpu_probe.injected.replay import inject, replay
+from gpu_probe.injected.runner import Injected, empty_cache
+from gpu_probe.injected.skeleton import Cut, elements_by_layer, language_part, needed_bytes, shrink
 from gpu_probe.result import ProbeRequest, ProbeResult
 from gpu_probe.session import generate
-from gpu_probe.skeleton import Cut, elements_by_layer, language_part, needed_bytes, shrink
 from planner.cache import Pool
 from planner.dtypes import KvLayout, kv_layout
 from planner.engines.probe import allocate, cache_of, predicted_kv_bytes

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpu_probe.bridge import NotPassedOn
-from gpu_probe.injected import Injected, empty_cache
+from gpu_probe.injected.bridge import NotPassedOn
+from gpu_probe.injected.runner import Injected, empty_cache
 from gpu_probe.result import ProbeRequest
 from planner.cache import Pool
 from planner.model import ModelSpec

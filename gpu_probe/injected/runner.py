@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from gpu_probe.attention import PagedAttention, pieces
-from gpu_probe.bridge import ATTENTION, NotPassedOn, PagedKv, running
 from gpu_probe.cache import CacheGroup, PagedCache, Pages, View, gather, write
 from gpu_probe.fit import pool_blocks
+from gpu_probe.injected.bridge import ATTENTION, NotPassedOn, PagedKv, running
 from gpu_probe.pool import BlockPool
 from gpu_probe.result import ProbeRequest
 from planner.cache import Pool, Rows

@@ -346,7 +346,7 @@ print(float((torch.ones(4) * 2).sum()))
 
 def steps() -> Iterator[tuple[str, Callable[[Setting], Result]]]:
     """In order: what decides most comes first, the sweep takes what is left."""
-    from gpu_probe.gpu_sweep import sweep
+    from gpu_probe.gpu_check.sweep import sweep
 
     for step in (facts, ceilings, accounting, out_of_memory, fp8, kernels, graph, probe_gqa, probe_mla, sweep, ceilings_again):
         yield step.__name__, step
