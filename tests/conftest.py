@@ -7,11 +7,14 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+from planner.errors import PlannerError
 
 # The same examples on every machine; `make check-all` looks for new ones.
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -57,3 +60,13 @@ def small_configs() -> Iterator[tuple[str, dict[str, Any]]]:
     """One hand-written config a family: (name, config)."""
     for path in sorted(CONFIGS.glob("*.json")):
         yield path.stem, json.loads(path.read_text())
+
+
+@contextmanager
+def refused(error: type[PlannerError], field: str) -> Iterator[None]:
+    """The block must raise `error` for `field`, in words and with a way out."""
+    with pytest.raises(error) as caught:
+        yield
+    assert caught.value.field == field
+    assert caught.value.message
+    assert caught.value.hint
