@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from planner.engines import engine
 from planner.engines.settings import LedgerLine, LineKind, Setting
+from planner.engines.shared import used_memory
+from planner.engines.vllm import lora
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
@@ -53,6 +55,13 @@ def weights_line(model: ModelSpec, s: Scenario, setting: Setting, stage: int) ->
                       args=(("stored", fmt.name),))  # fmt: skip
 
 
+def weights_counted(model: ModelSpec, s: Scenario, setting: Setting) -> tuple[int, int]:
+    """(bytes of all weights as given, bytes by the shapes): the factor between them; (1, 1) where nothing was given."""
+    if s.weight_bytes is None or s.weight_dtype is not None:
+        return 1, 1
+    return s.weight_bytes, bytes_on_rank(model, weight_format(model, None, setting.model_dtype), Parallel()) or s.weight_bytes
+
+
 def files_differ(model: ModelSpec, s: Scenario, setting: Setting) -> tuple[Note, ...]:
     """A note where the bytes of the files are far from those of the layers that were read: other parts are in them, or the wrong file."""
     if s.weight_bytes is None or s.weight_dtype is not None or model.storage == "unknown":
@@ -74,5 +83,8 @@ def budget(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, 
     """The budget of one rank of a pipeline stage, by the engine's own rule."""
     weights = weights_line(model, s, setting, stage)
     lines = engine(setting.engine).lines(model, hardware, s, setting, weights)
+    if s.used_memory_bytes and all(line.code != "used_memory" for line in lines):  # an engine without a rule of its own
+        lines = (*lines[:1], *used_memory(s), *lines[1:])
+    lines = (*lines, *lora.line(model, s, setting, stage))  # of vLLM alone: other engines refuse the option
     return Budget(before=lines, pool_bytes=hardware.memory_bytes - sum(line.bytes for line in lines),
                   weights_bytes=sum(line.bytes for line in lines if line.code == weights.code))  # fmt: skip

@@ -8,6 +8,7 @@ from planner.engines.settings import LedgerLine
 from planner.errors import InvalidInput
 from planner.hardware import Hardware
 from planner.notes import cite
+from planner.scenario import Scenario
 from planner.units import GIB
 
 # torch sees 0.3 to 0.65 GiB less than the driver reports (torch and vLLM logs of nine cards).
@@ -22,6 +23,11 @@ def visible_memory(hardware: Hardware) -> tuple[int, LedgerLine]:
     low, used, high = (round(g * GIB) for g in DRIVER_GAP_GIB)
     line = LedgerLine(code="driver_gap", bytes=used, kind="documented", source=cite("torch and vLLM logs of nine cards"), low_bytes=low, high_bytes=high)
     return hardware.memory_bytes - used, line
+
+
+def used_memory(s: Scenario) -> tuple[LedgerLine, ...]:
+    """The line of what other processes hold on each device, as the user says; none where nothing is said."""
+    return (LedgerLine(code="used_memory", bytes=s.used_memory_bytes, kind="measured", source=cite("--used-memory")),) if s.used_memory_bytes else ()
 
 
 def version_tuple(text: str) -> tuple[int, ...]:

@@ -3,7 +3,7 @@ and token; with an indexer one key more, on the layers that own one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.cache import Kind, Rows
 from planner.errors import UnsupportedValue
@@ -96,7 +96,7 @@ def mistral4(f: Fields) -> ModelSpec:
 
 def read(f: Fields, d: Variant) -> ModelSpec:
     layers, hidden = f.layers(*LAYERS), f.need_int(*HIDDEN)
-    a = attention_of(f)
+    a = choosing(f, attention_of(f)) if d.indexer else attention_of(f)
     f.ignore("num_nextn_predict_layers", "num_mtp_layers")  # MTP layers cache only while speculation is on, and are no part of the stack
     # Published V2-Lite files write `q_lora_rank: null`, a plain query projection; without the key the class would put 1536 there.
     named = any(key in f.raw for key in Q_RANK)
@@ -146,6 +146,11 @@ def mlps_of(f: Fields, layers: int, dense_default: int = 0, fixed: bool = False)
 
 
 # -- the indexer -------------------------------------------------------------------------------------------------------
+
+
+def choosing(f: Fields, a: Attention) -> Attention:
+    """An attention over the `index_topk` rows that an indexer picks for each token."""
+    return replace(a, chosen_rows=f.optional_int("index_topk"))
 
 
 def index_of(f: Fields, hidden: int, a: Attention) -> tuple[Rows, tuple[Weight, ...]]:

@@ -16,7 +16,7 @@ from planner.model import Attention, LayerSpec, ModelSpec, Weight
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
-from planner.readers.deepseek import attention_of, index_of, indexers, mlps_of
+from planner.readers.deepseek import attention_of, choosing, index_of, indexers, mlps_of
 from planner.readers.delta import gated, sparse
 from planner.readers.fields import MAX_TOKENS, Fields
 from planner.readers.kda import kda_state, kda_weights
@@ -29,7 +29,7 @@ def dots3_note(f: Fields) -> ModelSpec:
     """dots3-note: latent attention everywhere, indexed on layers 0, 1 and every fourth, windowed with a latent of its own on the others
     (`swa_*` keys as published, `per_layer_config` as transformers writes it). A gate a head, a norm over the RoPE key."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
-    a = attention_of(f)
+    a = choosing(f, attention_of(f))
     types = shapes.layer_types(f, layers, {FULL: INDEXED, INDEXED: INDEXED, WINDOW: WINDOW})
     if f.raw.get("use_dsa") is False or f.raw.get("use_sliding_window") is False:
         raise UnsupportedValue("foreign_key", field=f.name("use_dsa"), value="false")
@@ -89,7 +89,7 @@ def glm5_next(f: Fields) -> ModelSpec:
     """GLM-5.3-Flash: three KDA layers to one of latent attention without RoPE, whose indexer pools the keys of `index_kpool` tokens;
     several residual streams. An engine keeps one pooled key a pool (vLLM 0.33 models/glm5next/common/attention.py)."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
-    a = attention_of(f)
+    a = choosing(f, attention_of(f))
     types = shapes.layer_types(f, layers, {FULL: INDEXED, INDEXED: INDEXED, LINEAR: LINEAR})
     notes: tuple[Note, ...] = ()
     if types is None:

@@ -11,7 +11,7 @@ from planner.model import LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import cite, note
 from planner.readers import shapes
 from planner.readers.build import model
-from planner.readers.deepseek import attention_of, index_of, indexers, mlps_of
+from planner.readers.deepseek import attention_of, choosing, index_of, indexers, mlps_of
 from planner.readers.doubts import between
 from planner.readers.fields import Fields
 
@@ -20,7 +20,7 @@ def axk2(f: Fields) -> ModelSpec:
     """A.X-K2: an indexer on every layer, queries and output gate from one projection, and norms with a low-rank gate."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
     f.ignore("num_nextn_predict_layers")
-    a = attention_of(f)
+    a = choosing(f, attention_of(f))
     rank = f.need_int("q_lora_rank")
     key, index = index_of(f, hidden, a)
     mlps, doubts = mlps_of(f, layers, dense_default=1)
@@ -39,7 +39,7 @@ def axk2(f: Fields) -> ModelSpec:
 def hy_v4(f: Fields) -> ModelSpec:
     """Hunyuan-4: an indexer on layer 0 and on every fourth from layer 1, an output gate, learned sinks, several residual streams."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
-    a = attention_of(f)
+    a = choosing(f, attention_of(f))
     key, index = index_of(f, hidden, a)
     named = f.has("indexer_types") or f.has("index_topk_pattern")
     owners = indexers(f, layers) if named else [i == 0 or (i - 1) % 4 == 0 for i in range(layers)]
@@ -90,7 +90,7 @@ def mistral_large4(f: Fields) -> ModelSpec:
     """Mistral Large 4: no query rank; every fourth layer rotates nothing and keeps no RoPE key; a layer that names another in
     `kv_source_layers` keeps no latent row, but still its index key where it owns an indexer."""
     layers, hidden = f.layers("num_hidden_layers"), f.need_int("hidden_size")
-    a = replace(attention_of(f), q_rank=None)
+    a = replace(choosing(f, attention_of(f)), q_rank=None)
     bare = replace(a, nope_dim=a.nope_dim + a.rope_dim, rope_dim=0)
     step = f.int_or(4, "no_rope_layer_interval")
     rope = f.list_of("no_rope_layers", int, layers) or [int((i + 1) % step != 0) for i in range(layers)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.model import ServerFacts
 from planner.readers.fields import MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, Fields
+from planner.readers.vision import vision_part
 
 # sglang 0.5.23 srt/utils/hf_transformers/common.py, CONTEXT_LENGTH_KEYS: the first that is there wins.
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
@@ -29,8 +30,29 @@ def server_facts(f: Fields, context: int | None) -> ServerFacts:
         kv_dtype_wish=_wish(f),
         encoder_layers=_count(f.raw.get("encoder_layers"), MAX_LAYERS) or 0,
         vision=(_first(vision, VISION_LAYERS, MAX_LAYERS), _first(vision, VISION_WIDTH, MAX_WIDTH)) if isinstance(vision, dict) else None,
+        image_tokens=_image_tokens(root.raw),
         nested=root is not f and root.raw.get("language_model_only") is not True,
+        images=vision_part(root.raw, _first(f.raw, ("hidden_size", "n_embd", "d_model"), MAX_WIDTH) or 0),
     )
+
+
+# Tokens of one image by the model's own key (transformers 5.24 configuration_*.py): Gemma 3 and 3n, LLaVA, PaliGemma scale every image to one size.
+IMAGE_KEYS = {"gemma3": "mm_tokens_per_image", "gemma3n": "vision_soft_tokens_per_image", "llava": "image_seq_length"}
+
+
+def _image_tokens(raw: dict[str, Any]) -> int | None:
+    """0: the number hangs on the image's size or on the processor's file, which the config is not."""
+    vision, model_type = raw.get("vision_config"), str(raw.get("model_type") or "")
+    if not isinstance(vision, dict):
+        return None
+    if model_type == "paligemma":
+        return _count(vision.get("num_image_tokens"), MAX_TOKENS) or 0
+    found = _count(raw.get(IMAGE_KEYS.get(model_type, "")), MAX_TOKENS)
+    if found is None and model_type == "llava":  # (image / patch) squared; the class token is dropped unless `full`
+        size, patch = _count(vision.get("image_size"), MAX_WIDTH), _count(vision.get("patch_size"), MAX_WIDTH)
+        if size and patch and size % patch == 0:
+            found = (size // patch) ** 2 + (raw.get("vision_feature_select_strategy") == "full")
+    return found or 0
 
 
 def _first(section: dict[str, Any], keys: tuple[str, ...], high: int) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from planner.engines.llamacpp import device_layers, padded
 from planner.engines.settings import LedgerLine, Setting
+from planner.engines.shared import used_memory
 from planner.hardware import Hardware
 from planner.model import ModelSpec
 from planner.notes import cite
@@ -19,9 +20,9 @@ COMPUTE = cite("4 bytes x ubatch x (vocabulary + cells x (1 + heads without flas
 
 def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:
     """Weights of the layers on the device, the compute buffers (assumed: the graph is not run here), and the margin that llama-server's own
-    fit keeps for the driver, its context and scratch memory."""
+    fit keeps for the driver, its context and scratch memory. That fit looks at what is free, so what others hold comes off first."""
     margin = LedgerLine(code="llamacpp_margin", bytes=GIB, kind="documented", source=MARGIN)
-    return (on_device(model, s, setting, weights), compute(model, s, setting), margin)
+    return (*used_memory(s), on_device(model, s, setting, weights), compute(model, s, setting), margin)
 
 
 def on_device(model: ModelSpec, s: Scenario, setting: Setting, weights: LedgerLine) -> LedgerLine:

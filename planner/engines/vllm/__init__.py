@@ -37,12 +37,13 @@ KV_DTYPES = frozenset("bf16 fp16 fp32 fp8 fp8_e4m3 fp8_e5m2 fp8_per_token_head i
 
 def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     """vLLM's own defaults for this device (engine/arg_utils.py get_batch_defaults: the API server's)."""
-    memory = hardware.memory_bytes if hardware else 80 * GIB
-    large = memory >= 70 * GIB and not (hardware and "A100" in hardware.name)
-    batched = 16384 if memory >= 160 * GIB else 8192 if large else 2048
     notes: list[Note] = []
     rules, older = versions.rules_of(s.engine_version)
     notes += older
+    memory = hardware.memory_bytes if hardware else 80 * GIB
+    small = hardware is not None and (("A100" in hardware.name and rules.small_a100) or ("GB10" in hardware.name and rules.small_gb10))
+    large = memory >= 70 * GIB and not small
+    batched = 16384 if memory >= 160 * GIB and rules.largest_tier else 8192 if large else 2048
     p = parallel(s)
     own = model_dtype(model, s)
     if own.name == "fp32" and s.dtype is None and s.kv_dtype == "auto":

@@ -1,0 +1,25 @@
+"""English texts of what comes off a device before the pool: lines by engine, memory that others hold, starts that are refused."""
+
+TEXT: dict[str, str] = {
+    "option.used_memory_bytes": "memory that other processes hold on each GPU already",
+    "option.enforce_eager": "without CUDA graphs",
+    "input.used_memory_bytes": "Used memory",
+    "input.used_memory_bytes.help": "What other processes hold on each GPU already, such as 10GiB (nvidia-smi shows it).",
+    "input.enforce_eager": "Without CUDA graphs",
+    "input.enforce_eager.help": "vLLM's --enforce-eager: no graphs are captured, and steps get slower.",
+    "ledger.used_memory": "Held by other processes",
+    "ledger.cuda_graphs_after": "CUDA graphs, captured after the pool is sized",
+    "ledger.weights_beside": "Tables and copies beside the weights",
+    "ledger.weights_vision": "Weights of the vision part",
+    "ledger.sampler_state": "Token counts of the sampler",
+    "note.free_memory_below_share": "vLLM does not start: its share of {fraction} needs {needs} of free memory, and {free} are free beside its own context and what others hold. Set --gpu-memory-utilization to {most} or less.",
+    "note.graphs_beyond_share": "What lies outside the share ({left}) is less than the process's context and the CUDA graphs captured after the pool is sized ({needs}): starts have ended out of memory there. Lower the fraction or --max-num-seqs.",
+    "note.fits_within_band": "The load fits with {spare} to spare, less than the {band} by which the lines before the pool are uncertain: it may not fit on the machine. Leave a margin, or measure.",
+    "remedy.lower_fraction": "Memory fraction {memory_fraction}, which is free beside what others hold",
+    "remedy.fewer_profiled": "At most {max_num_seqs} sequences in the engine's batch (--max-num-seqs)",
+    "remedy.smaller_batch": "At most {max_num_batched_tokens} tokens a batch (--max-num-batched-tokens)",
+    "remedy.smaller_profile": "At most {max_num_batched_tokens} tokens and {max_num_seqs} sequences a batch",
+    "report.verdict.no_free": "Does not start: the engine's share is not free; {short} are missing beside what other processes hold.",
+    "text.no_free": "Does not start: the engine's share is not free; {short} are missing beside what other processes hold.",
+    "mix.limited.free": "The engine does not start: its share is not free beside what other processes hold.",
+}
