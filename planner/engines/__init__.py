@@ -16,6 +16,7 @@ from planner.engines.settings import Allocation, LedgerLine, Setting, Sizes
 from planner.errors import UnknownName
 from planner.hardware import Hardware
 from planner.model import ModelSpec
+from planner.notes import Note
 from planner.scenario import Scenario
 
 
@@ -28,6 +29,7 @@ class Engine:
     `many_ranks`: it can spread a model over devices.
     `sizes`: how it cuts a rank's bytes into pools, for an engine that gives each pool its own; such a one starts though no request of the
     largest length fits.
+    `start_check`: bytes that must be free beside what other processes hold and are not, with why; the engine does not start then.
     """
 
     name: str
@@ -39,14 +41,22 @@ class Engine:
     reserves: bool = False
     many_ranks: bool = False
     sizes: Callable[[ModelSpec, Setting, tuple[Pool, ...], int], Sizes] | None = None
+    start_check: Callable[[ModelSpec, Hardware, Scenario, Setting], tuple[int, tuple[Note, ...]]] | None = None
 
 
 # name -> flags, and the functions that stand elsewhere than in the engine's own module (VERSION, settle, allocate stand there).
 TABLE: dict[str, dict[str, Any]] = {
     "architecture": {"lines": "architecture.lines"},
     "transformers": {"lines": "transformers.lines"},
-    "vllm": {"lines": "vllm.budget.lines", "printed_tokens": "vllm.printed_tokens", "reserves": True, "many_ranks": True},
+    "vllm": {
+        "lines": "vllm.budget.lines",
+        "printed_tokens": "vllm.printed_tokens",
+        "reserves": True,
+        "many_ranks": True,
+        "start_check": "vllm.budget.start_check",
+    },
     "sglang": {"lines": "sglang.budget.lines", "sizes": "sglang.sizes.sizes", "reserves": True, "many_ranks": True},
+    "trtllm": {"lines": "trtllm.budget.lines", "sizes": "trtllm.sizes.sizes", "reserves": True, "many_ranks": True},
     "llamacpp": {"lines": "llamacpp.budget.lines", "printed_tokens": "llamacpp.printed_tokens"},
 }
 ENGINES = tuple(TABLE)

@@ -6,7 +6,9 @@ found by walking its live tensors and owes nothing to this file.
 
 from __future__ import annotations
 
-from planner.cache import Group, Pool, Rows, State, Term
+from collections.abc import Iterable, Sequence
+
+from planner.cache import Group, Pool, Rows, State, Term, max_sequences
 from planner.dtypes import DTYPES, DType, KvLayout
 from planner.errors import InvalidInput, UnsupportedModel
 from planner.model import LayerSpec, ModelSpec
@@ -40,6 +42,13 @@ def caches_of(layer: LayerSpec, index: int) -> tuple[Rows | None, State | None]:
 def cache_of(layer: LayerSpec, index: int) -> Rows | None:
     """The rows that the probe keeps for `layer`; None: it keeps none. Raises UnsupportedModel for kinds it cannot run."""
     return caches_of(layer, index)[0]
+
+
+def rows_read(model: ModelSpec, index: int) -> Rows | None:
+    """The rows that a layer attends to: its own, or those of the layer that it shares with."""
+    layer = model.layers[index]
+    own = cache_of(layer, index)
+    return own if own is not None or layer.shares_with is None else cache_of(model.layers[layer.shares_with], layer.shares_with)
 
 
 def state_dtype(model: ModelSpec) -> DType:
@@ -148,3 +157,30 @@ def predicted_scale_bytes(model: ModelSpec, pools: tuple[Pool, ...], kv: KvLayou
 def predicted_table_bytes(pools: tuple[Pool, ...], sequences: int, tokens: int) -> int:
     """Bytes of the block tables of all groups: a row a sequence, an entry a block that it holds. Layers of a group share theirs."""
     return sum(TABLE_ENTRY_BYTES * sequences * int(g.resident.units(tokens)) for p in pools for g in p.groups)
+
+
+def predicted_read_bytes(model: ModelSpec, layers: Iterable[int], kv: KvLayout, sequences: int, tokens: int) -> int:
+    """Bytes of the cache that one decode step must read: the rows that it sees, and each state. A shared row is read by each sequence."""
+    total = 0
+    for i in layers:
+        rows, (_, state) = rows_read(model, i), caches_of(model.layers[i], i)
+        total += 0 if rows is None else rows.bytes_read_per_step(tokens, kv)
+        total += 0 if state is None else state.bytes_per_sequence(state_dtype(model))
+    return sequences * total
+
+
+def attention_flop(model: ModelSpec, layers: Iterable[int], sequences: int, tokens: int) -> int:
+    """FLOP of scores and values in one decode step, two a multiply-add; MLA absorbed, where all heads work on one latent row."""
+    total = 0
+    for i in layers:
+        a, rows = model.layers[i].attention, rows_read(model, i)
+        if rows is not None:
+            heads = rows.heads if a is None else a.q_heads
+            widths = rows.k_dim + (rows.v_dim or (a.kv_rank if a is not None and a.kv_rank else rows.k_dim))
+            total += 2 * heads * widths * min(tokens, rows.limit_tokens or tokens)
+    return sequences * total
+
+
+def largest_batch(pools: Sequence[Pool], blocks: Sequence[int], tokens: int) -> int:
+    """The most sequences of `tokens` tokens that `blocks` blocks in each of `pools` hold, nothing shared: the planner's own inverse."""
+    return min(max_sequences((pool,), tokens, n * pool.groups[0].bytes_per_unit()) for pool, n in zip(pools, blocks, strict=True))

@@ -1,4 +1,5 @@
 """transformers 5.24 with DynamicCache, as measured tensor by tensor: windows keep W - 1 rows between steps, states all K columns.
+StaticCache and QuantizedCache: transformers/caches.py.
 
 MLA families cache the latent and the RoPE key (5.24); Falcon's new architecture caches K and V repeated to every query head.
 Runs on one device: tensor parallelism, blocks and a reserved pool do not exist here.
@@ -13,7 +14,8 @@ from planner.dtypes import DTYPES, KvLayout
 from planner.engines.architecture import ideal_term, state_bytes
 from planner.engines.settings import Allocation, LedgerLine, Setting, kv_dtype, model_dtype
 from planner.engines.shared import visible_memory
-from planner.engines.vllm.budget import non_torch
+from planner.engines.transformers import caches
+from planner.engines.vllm.overhead import non_torch
 from planner.errors import InvalidInput, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -32,16 +34,19 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
         if (getattr(s, name) or 1) > 1:
             raise InvalidInput("one_device_only", field=name, engine=NAME)
     own = model_dtype(model, s)
+    notes = caches.check(model, s, own)
     if s.kv_dtype not in KV_DTYPES:
         raise UnsupportedValue("kv_dtype_not_in_engine", field="kv_dtype", value=s.kv_dtype, engine=NAME, known=", ".join(sorted(KV_DTYPES)))
     return Setting(
         engine=NAME,
         version=VERSION,
         parallel=Parallel(),
-        kv=kv_dtype(model, s, follow_checkpoint=False, own=own),
+        kv=caches.layout(s, own) or kv_dtype(model, s, follow_checkpoint=False, own=own),
         model_dtype=own,
         max_model_len=s.max_model_len or model.max_context_tokens or s.tokens,
         encoder_tokens=s.encoder_tokens or 0,
+        own=caches.values(s),
+        notes=notes,
     )
 
 
@@ -57,7 +62,9 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
             if held.format == "index":
                 held, layout = held_index(held, layout, model.quirks)
             term = ideal_term(held, layout, setting.model_dtype, p, setting.encoder_tokens)
-            if kind.limit_tokens:
+            if setting.own.static:
+                term = caches.static_term(term, kind, model.quirks)
+            elif kind.limit_tokens:
                 more = 1 if "transformers_window_plus_one" in model.quirks else 0  # models/mimo_v2_flash: sliding_window_size + 1
                 term = replace(term, cap_tokens=kind.limit_tokens - 1 + more)
         elif isinstance(kind, State):
@@ -80,7 +87,9 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
         groups += compressor_groups(model, setting)
     if "transformers_caches_query_heads" in model.quirks:
         notes.append(note("warning", "cached_after_repeat", source=SOURCE))
-    return Allocation(stages=((Pool(name="rows", groups=tuple(groups)),),), notes=tuple(notes))
+    if setting.own.quantized:
+        groups = [g for of in groups for g in caches.quantized(of, setting)]
+    return Allocation(stages=((Pool(name="rows", groups=tuple(groups), slots=caches.slots(setting)),),), notes=tuple(notes))
 
 
 def held_index(kind: Rows, layout: KvLayout, quirks: frozenset[str]) -> tuple[Rows, KvLayout]:
@@ -122,7 +131,7 @@ def _chooses(model: ModelSpec, layer: int) -> bool:
 def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, weights: LedgerLine) -> tuple[LedgerLine, ...]:
     """No pool is reserved: what is left beside weights, context and one prefill is what the cache can grow into."""
     _, gap = visible_memory(hardware)
-    return (gap, weights, _activation(model, s, setting), non_torch(setting))
+    return (gap, weights, _activation(model, s, setting), non_torch(setting, "plain"))
 
 
 def _activation(model: ModelSpec, s: Scenario, setting: Setting) -> LedgerLine:
