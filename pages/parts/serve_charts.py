@@ -1,0 +1,90 @@
+"""Times and batches -> Plotly figures. Every number comes from planner.throughput and planner.latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from pages.parts.charts import HERE_COLOUR, LIMIT_COLOUR, MARGIN
+from planner.capacity import CapacityPlan
+from planner.latency import Latency
+from planner.messages import render
+from planner.throughput import BatchLimit, Degree
+from planner.units import count, milliseconds, seconds
+
+MAIN_COLOUR, BAND_COLOUR = "#0f8a7a", "rgba(15, 138, 122, 0.18)"
+OTHERS = ("#47618c", "#e09f2d", "#b07aa1", "#8b95a5", "#59626e")
+
+
+def frontier(limit: BatchLimit, degrees: Sequence[Degree], p: CapacityPlan) -> go.Figure:
+    """Output tokens a second of one GPU against the mean ITL, a curve for each tensor degree; this plan's batch and the best one marked."""
+    own = p.setting.parallel.tensor
+    data = [_curve(limit.frontier, p.setting.parallel.ranks, own, MAIN_COLOUR, 3.0)]
+    others = [d for d in degrees if d.tp != own]
+    data += [_curve(d.limit.frontier, d.gpus, d.tp, colour, 1.2) for d, colour in zip(others, OTHERS, strict=False)]
+    here = [x for x in limit.frontier if x["sequences"] == limit.best]
+    data.append({
+        "type": "scatter", "mode": "markers", "x": [milliseconds(x["itl_s"]) for x in here],
+        "y": [x["output_tokens_per_s"] / p.setting.parallel.ranks for x in here],
+        "name": render("page.serve.best", {"sequences": count(limit.best)}), "hoverinfo": "skip",
+        "marker": {"size": 18, "symbol": "square-open", "color": HERE_COLOUR, "line": {"width": 3}},
+    })  # fmt: skip
+    figure = go.Figure({"data": data, "layout": _layout(render("page.serve.x"), render("page.serve.y"), 380)})
+    if limit.target_itl_s:
+        figure.add_vline(x=milliseconds(limit.target_itl_s), line={"color": LIMIT_COLOUR, "width": 1.5, "dash": "dash"})
+    return figure
+
+
+def _curve(points: Iterable[Mapping[str, Any]], gpus: int, tp: int, colour: str, width: float) -> dict[str, Any]:
+    rows = list(points)
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": render("page.serve.degree", {"tp": tp}), "line": {"color": colour, "width": width},
+        "x": [milliseconds(r["itl_s"]) for r in rows], "y": [r["output_tokens_per_s"] / gpus for r in rows],
+        "marker": {"size": 7, "symbol": ["circle" if r["fits"] else "circle-open" for r in rows]}, "hoverinfo": "text",
+        "hovertext": [render("page.serve.hover", {"tp": tp, "sequences": count(r["sequences"]), "itl": seconds(r["itl_s"]), "ttft": seconds(r["ttft_s"]),
+                                                  "rate": count(r["output_tokens_per_s"]), "fits": render(f"page.heat.fits.{'yes' if r['fits'] else 'no'}")})
+                      for r in rows],
+    }  # fmt: skip
+
+
+def prompt(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
+    """TTFT against the prompt, both on powers of two and ten, with the range as a band."""
+    x = [r["prompt"] for r in rows]
+    edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    data = [
+        {**edge, "y": [milliseconds(r["low_s"]) for r in rows]},
+        {**edge, "y": [milliseconds(r["high_s"]) for r in rows], "fill": "tonexty", "fillcolor": BAND_COLOUR},
+        {"type": "scatter", "mode": "lines+markers", "x": x, "y": [milliseconds(r["ttft_s"]) for r in rows], "line": {"color": MAIN_COLOUR, "width": 2.5},
+         "showlegend": False, "hoverinfo": "text",
+         "hovertext": [render("page.serve.ttft.hover", {"prompt": count(r["prompt"]), "ttft": seconds(r["ttft_s"]), "low": seconds(r["low_s"]),
+                                                        "high": seconds(r["high_s"])}) for r in rows]},
+    ]  # fmt: skip
+    layout = _layout(render("page.serve.ttft.x"), render("page.serve.ttft.y"), 300)
+    layout["xaxis"] |= {"type": "log", "tickvals": x, "ticktext": [count(n) for n in x]}
+    layout["yaxis"] |= {"type": "log"}
+    return go.Figure({"data": data, "layout": layout})
+
+
+def _layout(x: str, y: str, height: int) -> dict[str, Any]:
+    axis = {"automargin": True, "fixedrange": True, "zeroline": False}
+    return {
+        "height": height, "margin": {**MARGIN, "t": 34}, "dragmode": False, "hoverlabel": {"align": "left"},
+        "xaxis": {**axis, "title": {"text": x}}, "yaxis": {**axis, "title": {"text": y}},
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
+    }  # fmt: skip
+
+
+def frontier_title(limit: BatchLimit) -> str:
+    if not limit.best or limit.at_best is None:
+        return render(f"page.serve.title.none.{limit.binding}")
+    best = limit.at_best
+    return render("page.serve.title", {"sequences": count(limit.best), "rate": count(best["output_tokens_per_s"]), "itl": seconds(best["itl_s"]),
+                                       "binding": render(f"page.serve.binds.{limit.binding}")})  # fmt: skip
+
+
+def prompt_title(now: Latency) -> str:
+    low, high = now.ttft_range_s
+    return render("page.serve.ttft.title", {"ttft": seconds(now.ttft_s), "low": seconds(low), "high": seconds(high), "prompt": count(now.prompt_tokens),
+                                            "sequences": count(now.sequences)})  # fmt: skip

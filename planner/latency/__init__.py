@@ -1,0 +1,184 @@
+"""How fast: TTFT, the time of a step and the mean ITL under load, each with a range. Never a bare figure.
+
+`estimate` is what a plan asks for; `stages_of` and `times` are what a sweep runs over arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from planner.budget import weights_counted
+from planner.capacity import CapacityPlan
+from planner.engines import engine
+from planner.latency.load import Load, Times, times
+from planner.latency.speeds import SOURCE, Speeds, missing, speeds
+from planner.latency.work import Work, work_of
+from planner.notes import Note, note
+from planner.scenario import Scenario
+from planner.weights import weight_format
+
+OUTPUT_SHARE = 8
+"""Where nothing is said of the output, one token in so many of a sequence is taken as generated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Seconds. `itl_s`: mean TPOT at that load, other requests' prefills included. `bound`: weights | cache | compute | launches | links |
+    prefill, the part of the ITL that takes most. Ranges are (low, high)."""
+
+    ttft_s: float
+    step_s: float
+    itl_s: float
+    itl_p99_s: float
+    ttft_range_s: tuple[float, float]
+    itl_range_s: tuple[float, float]
+    bound: str
+    parts_s: dict[str, float]
+    prompt_tokens: int
+    output_tokens: int
+    sequences: int
+    chunk_tokens: int
+    output_tokens_per_s: float
+    floor_s: float
+    measured: bool
+    source: str = SOURCE
+    notes: tuple[Note, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ttft_s": self.ttft_s, "step_s": self.step_s, "itl_s": self.itl_s, "itl_p99_s": self.itl_p99_s, "ttft_range_s": list(self.ttft_range_s),
+            "itl_range_s": list(self.itl_range_s), "bound": self.bound, "parts_s": self.parts_s, "floor_s": self.floor_s, "prompt": self.prompt_tokens,
+            "output": self.output_tokens, "sequences": self.sequences, "chunk": self.chunk_tokens, "output_tokens_per_s": self.output_tokens_per_s,
+            "measured": self.measured, "source": self.source,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What the times of a plan are computed from. `most`: sequences that the engine runs at once (None: all)."""
+
+    stages: tuple[Work, ...]
+    speeds: Speeds
+    load: Load
+    bandwidth_bytes_per_s: float
+    most: int | None
+    notes: tuple[Note, ...] = ()
+
+    def at(self, sequences: Any) -> Load:
+        """The same load with another number of sequences (int or array)."""
+        base = self.load
+        return Load(prompt=base.prompt, output=base.output, sequences=sequences, chunk=base.chunk, policy=base.policy, cached=base.cached)
+
+
+def lengths(s: Scenario) -> tuple[int, int, bool]:
+    """(prompt, output, whether one of them was assumed): what was given, the means of a mix, else shares of a sequence's tokens."""
+    if s.lengths:
+        from planner.mix import from_text
+
+        mix = from_text(s.lengths)
+        return max(1, round(mix.mean_prompt_tokens)), max(1, round(mix.mean_tokens - mix.mean_prompt_tokens)), False
+    if s.prompt and s.output:
+        return s.prompt, s.output, False
+    if s.output:
+        return max(1, s.tokens - s.output), s.output, False
+    if s.prompt and s.tokens > s.prompt:
+        return s.prompt, s.tokens - s.prompt, False
+    output = max(1, s.tokens // OUTPUT_SHARE)
+    return (s.prompt, output, True) if s.prompt else (max(1, s.tokens - output), output, True)
+
+
+def served(p: CapacityPlan) -> Served | Note:
+    """The work and the speeds of a plan; a note where the device lacks a figure."""
+    h, s, setting = p.hardware, p.scenario, p.setting
+    if h is None:
+        return note("info", "latency_no_device", field="gpu")
+    if (lacking := missing(h)) is not None:
+        return note("warning", "latency_unknown", field="gpu", name=h.name, lacking=lacking)
+    fmt = weight_format(p.model, s.weight_dtype, setting.model_dtype)
+    scale = weights_counted(p.model, s, setting)
+    stages = tuple(
+        work_of(p.model, fmt, setting.kv, setting.parallel, model_bytes=setting.model_dtype.nbytes(1), encoder_tokens=setting.encoder_tokens, stage=i,
+                weight_bytes=scale, latent=setting.latent)
+        for i in range(setting.parallel.pipeline)
+    )  # fmt: skip
+    prompt, output, assumed = lengths(s)
+    notes: tuple[Note, ...] = (note("assumed", "latency_lengths", field="output", prompt=prompt, output=output),) if assumed else ()
+    element = setting.kv.element
+    v = speeds(h, setting.engine, element.block_bytes / element.block_elements, eager=s.enforce_eager)
+    load = Load(prompt=prompt, output=output, sequences=p.sequences_per_replica, chunk=setting.max_num_batched_tokens, policy=s.prefill_policy or v.prefill,
+                cached=min(p.footprint.prefix_tokens, prompt - 1))  # fmt: skip
+    if not p.fits:
+        notes += (note("warning", "latency_as_if", field="sequences"),)
+    if s.prefill_policy not in (None, v.prefill):
+        notes += (note("assumed", "latency_policy", field="prefill_policy", policy=s.prefill_policy, engine=setting.engine, own=v.prefill),)
+    used = {"speculation": s.num_speculative_tokens > 0, "beams": s.beams > 1, "samples": s.samples > 1, "images": s.images > 0}
+    plain = [name for name, on in used.items() if on]
+    if plain:
+        notes += (note("assumed", "latency_plain", field=plain[0], what=", ".join(plain)),)
+    if not v.measured:
+        notes += (note("assumed", "latency_unmeasured", field="gpu", source=SOURCE, name=h.name, engine=setting.engine),)
+    reserves = engine(setting.engine).reserves
+    most = setting.max_num_seqs * setting.parallel.attention_data if reserves else None
+    return Served(stages=stages, speeds=v, load=load, bandwidth_bytes_per_s=float(h.bandwidth_bytes_per_s or 0), most=most, notes=notes)
+
+
+def estimate(p: CapacityPlan) -> Latency | Note:
+    """The latency of a plan's own load, also where it does not fit; a note where the device lacks a figure."""
+    own = served(p)
+    return own if isinstance(own, Note) else latency(own)
+
+
+def latency(own: Served) -> Latency:
+    """Of one load. Sequences beyond what the engine runs at once wait, by Little's law."""
+    asked = int(own.load.sequences)
+    running = min(asked, own.most or asked)
+    load, notes = own.at(running), own.notes
+    t = times(own.stages, own.speeds, load)
+    ttft = float(t.ttft_s)
+    if running < asked:
+        ttft += (asked - running) * (ttft + load.output * float(t.itl_s)) / running
+        notes += (note("warning", "latency_waits", field="max_num_seqs", running=running, asked=asked),)
+    itl = float(t.itl_s)
+    parts = parts_of(t)
+    floor = floor_s(own, load)
+    down, up = own.speeds.range_itl
+    first_down, first_up = own.speeds.range_ttft
+    return Latency(
+        ttft_s=ttft,
+        step_s=float(t.step_s),
+        itl_s=itl,
+        itl_p99_s=float(t.itl_p99_s),
+        ttft_range_s=(ttft / first_down, ttft * first_up),
+        itl_range_s=(max(itl / down, floor), itl * up),
+        bound=max(parts, key=lambda k: parts[k]),
+        parts_s=parts,
+        prompt_tokens=int(load.prompt),
+        output_tokens=int(load.output),
+        sequences=running,
+        chunk_tokens=int(load.chunk),
+        output_tokens_per_s=float(tokens_per_s(t, load)),
+        floor_s=floor,
+        measured=own.speeds.measured,
+        notes=notes,
+    )
+
+
+def parts_of(t: Times) -> dict[str, float]:
+    """Where the mean ITL goes, in seconds."""
+    p = t.parts
+    return {"weights": float(p.weights), "cache": float(p.cache), "compute": float(p.compute), "launches": float(p.launches), "links": float(p.links),
+            "prefill": float(t.others_s)}  # fmt: skip
+
+
+def tokens_per_s(t: Times, load: Load) -> Any:
+    """Output tokens a second of one replica: each sequence gives `output` of them in TTFT and output x ITL."""
+    return load.sequences * load.output / (t.ttft_s + load.output * t.itl_s)
+
+
+def floor_s(own: Served, load: Load) -> float:
+    """No step is faster: each byte read once at the nominal bandwidth, of experts those of a single token."""
+    data, pipes = own.stages[0].attention_data, len(own.stages)
+    mine = -(-int(load.sequences) // (data * pipes))
+    read = sum(float(w.weight_bytes_read(1)) + float(mine * w.cache_bytes_read(int(load.context))) for w in own.stages)
+    return read / own.bandwidth_bytes_per_s

@@ -1,0 +1,163 @@
+"""How good the times are: docs/latency.md from the measured rows of the corpus.
+
+python -m tests.latency_table          writes it; a test fails where its figures no longer hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean, median
+
+from planner.latency.load import times
+from planner.latency.speeds import FORMS
+from planner.throughput import MARGIN
+from tests.conftest import ROOT
+from tests.latency_rows import DENSE, Row, end_to_end, single_streams, within
+
+TARGET = ROOT / "docs" / "latency.md"
+TARGETS_S = (0.015, 0.020, 0.030, 0.050)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Of some rows. Shares of 1. `bias`: predicted over measured, median."""
+
+    rows: int
+    itl_mape: float
+    itl_inside: float
+    width: float
+    bias: float
+    ttft_inside: float
+    ttft_width: float
+
+
+def figures(rows: Sequence[Row]) -> Figures:
+    itl = [(r.itl_s, r.got.itl_range_s, r.got.itl_s) for r in rows if r.itl_s]
+    ttft = [(r.ttft_s, r.got.ttft_range_s) for r in rows if r.ttft_s]
+    return Figures(
+        rows=len(rows),
+        itl_mape=mean(abs(p / t - 1) for t, _, p in itl),
+        itl_inside=mean(within(t, bounds) for t, bounds, _ in itl),
+        width=median(high / low for _, (low, high), _ in itl),
+        bias=median(p / t for t, _, p in itl),
+        ttft_inside=mean(within(t, bounds) for t, bounds in ttft),
+        ttft_width=median(high / low for _, (low, high) in ttft),
+    )
+
+
+def batches(rows: Iterable[Row], margin: float) -> tuple[int, float, float, float]:
+    """(cases, share within one measured step, share too large, share the same): the largest measured batch within a target, by the
+    measurement and by the model with its margin."""
+    series: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for r in rows:
+        series[(r.model, r.gpu, r.engine, r.precision, r.tp, r.prompt, r.output)].append(r)
+    near = large = same = cases = 0
+    for many in series.values():
+        by_batch = {r.sequences: r for r in sorted(many, key=lambda r: r.sequences)}
+        steps = list(by_batch.values())
+        if len(steps) < 3:
+            continue
+        for target in TARGETS_S:
+            true, got = (sum(1 for _ in _leading(steps, good)) for good in (_measured(target), _predicted(target / margin)))
+            if 0 < true < len(steps):
+                cases, near, large, same = cases + 1, near + (abs(true - got) <= 1), large + (got > true), same + (got == true)
+    return cases, near / cases, large / cases, same / cases
+
+
+def _leading(steps: Sequence[Row], good: Callable[[Row], bool]) -> Iterable[Row]:
+    for r in steps:
+        if not good(r):
+            return
+        yield r
+
+
+def _measured(target: float) -> Callable[[Row], bool]:
+    return lambda r: (r.itl_s or 0) <= target
+
+
+def _predicted(target: float) -> Callable[[Row], bool]:
+    return lambda r: r.got.itl_s <= target
+
+
+def rivals(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """Method -> (error, median of predicted over measured) on the same rows: other tools' forms, with our own counts of bytes and FLOPs."""
+    out = {}
+    for name, of_bytes, of_products in (("roofline, no constants (LLM-Viewer's form)", 1.0, 1.0), ("MBU 0.6, MFU 0.4, no fixed times", 0.6, 0.4)):
+        ratios = [_bare(r, of_bytes, of_products) / r.itl_s for r in rows if r.itl_s]
+        out[name] = (mean(abs(x - 1) for x in ratios), median(ratios))
+    return out
+
+
+def _bare(r: Row, of_bytes: float, of_products: float) -> float:
+    """The ITL with one share of bandwidth, one of the peak and no fixed time."""
+    from planner.hardware import find
+
+    h, v = find(r.gpu), r.own.speeds
+    assert h.bandwidth_bytes_per_s
+    read, plain = h.bandwidth_bytes_per_s * of_bytes, h.flops_per_s["bf16"] * of_products
+    peak = {form: h.flops_per_s.get(form, h.flops_per_s["bf16"]) * of_products for form in FORMS}
+    free = dict.fromkeys(("attention_layer_s", "latent_layer_s", "state_layer_s", "mlp_layer_s", "moe_layer_s", "step_s", "prefill_layer_s",
+                          "first_layer_s", "serve_s", "reduce_s"), 0.0)  # fmt: skip
+    bare = replace(v, read=dict.fromkeys(FORMS, read), read_experts=dict.fromkeys(FORMS, read), multiply=peak, multiply_experts=peak, read_cache=read,
+                   read_latent=read, read_state=read, attend_prefill=plain, attend_decode=plain, **free)  # fmt: skip
+    return float(times(r.own.stages, bare, r.own.at(r.sequences)).itl_s)
+
+
+def percent(x: float) -> str:
+    return f"{100 * x:.1f} %"
+
+
+def line(name: str, f: Figures) -> str:
+    itl = f"{percent(f.itl_mape)} | {f.bias:.2f} | {percent(f.itl_inside)} | {f.width:.2f}"
+    return f"| {name} | {f.rows} | {itl} | {percent(f.ttft_inside)} | {f.ttft_width:.2f} |"
+
+
+def table(rows: Sequence[Row], streams: Sequence[Row]) -> str:
+    families: dict[str, list[Row]] = defaultdict(list)
+    for r in rows:
+        families[r.model].append(r)
+    head = ["| rows | count | ITL error (mean) | predicted / measured (median) | ITL inside the range | ITL high / low | TTFT inside | TTFT high / low |",
+            "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    out = ["# How good the times are", "", "Written by `python -m tests.latency_table`; a test fails where the figures no longer hold.", "",
+           "Measured rows: aggregated serving on one replica of up to eight ranks, from silicon_sample.csv of aiconfigurator-core 0.12.0 "
+           "(Apache-2.0), without those that its gatherers flagged. Prompts and outputs are the labels; the true means are 0.9 of them.", "",
+           "The constants of `planner/data/efficiency.toml` were fitted on the families marked *fitted*; *held out* ones had no part in it. "
+           "Shares that kernels reach are from kernel tables and were not fitted. The form of the model, which constants it has and how wide "
+           "its ranges are were settled while all these families were in sight.", "", "## Families", "", *head]  # fmt: skip
+    for name, some in sorted(families.items()):
+        out.append(line(f"{name} ({'fitted' if some[0].fitted else 'held out'})", figures(some)))
+    for name, chosen in (
+        ("dense", [r for r in rows if r.model in DENSE]),
+        ("experts", [r for r in rows if r.model not in DENSE]),
+        ("all fitted", [r for r in rows if r.fitted]),
+        ("all held out", [r for r in rows if not r.fitted]),
+        ("all", list(rows)),
+    ):
+        out.append(line(f"**{name}**", figures(chosen)))
+    out += ["", "## By engine", "", *head, *(line(e, figures([r for r in rows if r.engine == e])) for e in sorted({r.engine for r in rows}))]
+    out += ["", "## By device", "", *head, *(line(g, figures([r for r in rows if r.gpu == g])) for g in sorted({r.gpu for r in rows}))]
+    out += ["", "## The batch that keeps an ITL target", "",
+            f"Targets of {', '.join(f'{t * 1e3:.0f}' for t in TARGETS_S)} ms over every series of three or more measured batches.", "",
+            "| margin | cases | within one measured step | too large | the same |", "|---|---|---|---|---|"]  # fmt: skip
+    for margin in (1.0, MARGIN, 1.2):
+        cases, near, large, same = batches(rows, margin)
+        out.append(f"| {margin:.1f} | {cases} | {percent(near)} | {percent(large)} | {percent(same)} |")
+    inside = [within(r.itl_s or r.ttft_s or 0.0, r.got.itl_range_s if r.itl_s else r.got.ttft_range_s) for r in streams]
+    out += ["", "## Single streams", "", "gpt-fast (as vllm) and llama.cpp rows of public benchmark pages, decode and prefill.", "",
+            "| rows | inside the range |", "|---|---|"]  # fmt: skip
+    for name in ("gpt-fast", "llama.cpp"):
+        part = [ok for r, ok in zip(streams, inside, strict=True) if r.engine == name]
+        out.append(f"| {name} | {sum(part)} of {len(part)} |")
+    out += ["", "## Other forms on the same rows", "", "With our own counts of bytes and FLOPs.", "",
+            "| form | ITL error (mean) | predicted / measured (median) |", "|---|---|---|"]  # fmt: skip
+    out.append(f"| this model | {percent(figures(rows).itl_mape)} | {figures(rows).bias:.2f} |")
+    out += [f"| {name} | {percent(error)} | {ratio:.2f} |" for name, (error, ratio) in rivals(rows).items()]
+    return "\n".join([*out, ""])
+
+
+if __name__ == "__main__":
+    measured = list(end_to_end())
+    TARGET.write_text(table(measured, list(single_streams())))
+    print(len(measured), "rows")

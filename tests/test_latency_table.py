@@ -1,0 +1,71 @@
+"""What docs/latency.md says of the times still holds, and the bars behind it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import pytest
+
+from planner.throughput import MARGIN
+from tests.conftest import corpus_file
+from tests.latency_rows import DENSE, Row, end_to_end, single_streams, within
+from tests.latency_table import TARGET, batches, figures, rivals
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    return tuple(end_to_end())
+
+
+@pytest.fixture(autouse=True)
+def _corpus() -> None:
+    corpus_file("e2e_silicon_samples.csv")
+    corpus_file("perf_points.csv")
+
+
+def said(name: str) -> list[float]:
+    """The numbers of a row of the page."""
+    found = next(line for line in TARGET.read_text().splitlines() if line.startswith(f"| {name} "))
+    return [float(x) for x in re.findall(r"\d+\.\d+|\d+", found.split("|", 2)[2])]
+
+
+@pytest.mark.parametrize("name", ["all", "dense", "experts", "all held out", "all fitted"])
+def test_the_page_says_what_is_so(name: str) -> None:
+    chosen = [
+        r
+        for r in rows()
+        if {"all": True, "dense": r.model in DENSE, "experts": r.model not in DENSE, "all fitted": r.fitted, "all held out": not r.fitted}[name]
+    ]
+    f = figures(chosen)
+    got = (f.rows, 100 * f.itl_mape, f.bias, 100 * f.itl_inside, f.width, 100 * f.ttft_inside, f.ttft_width)
+    assert got == pytest.approx(said(f"**{name}**"), abs=0.6), "run python -m tests.latency_table"
+
+
+def test_the_bars_of_the_itl() -> None:
+    assert figures([r for r in rows() if r.model in DENSE]).itl_mape <= 0.15
+    for name in {r.model for r in rows()}:
+        own = [r for r in rows() if r.model == name]
+        assert figures(own).itl_mape <= (0.20 if own[0].fitted else 0.25), name
+        assert figures(own).itl_inside >= 0.85, name
+    f = figures(rows())
+    assert f.width <= 2.0
+    assert f.ttft_inside >= 0.80
+
+
+def test_the_batch_under_a_target() -> None:
+    cases, near, large, _ = batches(rows(), MARGIN)
+    assert cases > 100
+    assert near >= 0.95
+    assert large <= 0.07
+
+
+def test_single_streams_are_inside_the_range() -> None:
+    streams = list(single_streams())
+    inside = [within(r.itl_s or r.ttft_s or 0.0, r.got.itl_range_s if r.itl_s else r.got.ttft_range_s) for r in streams]
+    assert len(streams) > 30
+    assert sum(inside) >= 0.85 * len(inside)
+
+
+def test_the_bare_roofline_is_worse() -> None:
+    assert min(error for error, _ in rivals(rows()).values()) > 2 * figures(rows()).itl_mape
