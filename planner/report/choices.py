@@ -7,8 +7,8 @@ from typing import Any
 
 from planner.capacity import CapacityPlan
 from planner.messages import render
+from planner.report.table import Figure, whole
 from planner.scenario import Scenario
-from planner.units import count
 
 ALWAYS = frozenset(("model", "gpu", "gpus", "engine", "tokens", "sequences", "kv_dtype"))
 
@@ -18,9 +18,15 @@ def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
     usual = Scenario().to_json()
     for name, value in p.scenario.to_json().items():
         if name in ALWAYS or value != usual[name]:
-            yield render(f"input.{name}"), _plain(value)
+            yield render(f"input.{name}"), plain(value)
+    for name, value in resolved(p):
+        yield render("report.resolved", {"name": render(f"report.resolved.{name}")}), plain(value)
+
+
+def resolved(p: CapacityPlan) -> tuple[tuple[str, Any], ...]:
+    """(name, value) of what the engine's defaults filled in; those that this engine has."""
     s = p.setting
-    resolved: tuple[tuple[str, Any], ...] = (
+    found: tuple[tuple[str, Any], ...] = (
         ("engine_rules", f"{s.engine} {s.version}"),
         ("kv_dtype", s.kv.name),
         ("dtype", s.model_dtype.name),
@@ -33,12 +39,12 @@ def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
         ("max_num_batched_tokens", s.max_num_batched_tokens),
         ("max_num_seqs", s.max_num_seqs),
     )
-    for name, value in resolved:
-        if value is not None:
-            yield render("report.resolved", {"name": render(f"report.resolved.{name}")}), _plain(value)
+    return tuple((name, value) for name, value in found if value is not None)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     if isinstance(value, bool):
         return render(f"report.holds.{'yes' if value else 'no'}")
-    return count(value) if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return whole(value)
+    return Figure(str(value), value, digits=4) if isinstance(value, float) else str(value)

@@ -5,7 +5,10 @@ from __future__ import annotations
 LEDGER: dict[str, str] = {
     "weights": "#47618c",
     "weights_given": "#47618c",
+    "weights_beside": "#566f99",
+    "weights_vision": "#6580ab",
     "activation": "#7f9ac4",
+    "sampler_state": "#94abcf",
     "cuda_graphs": "#a9bedb",
     "non_torch": "#8b95a5",
     "kv_rows": "#0f8a7a",
@@ -14,6 +17,8 @@ LEDGER: dict[str, str] = {
     "kv_blocks": "#e09f2d",
     "kv_free": "#a8d8cf",
     "kv_remainder": "#c7ced6",
+    "cuda_graphs_after": "#b3c0d1",
+    "used_memory": "#9c8f8f",
     "outside_budget": "#b5bac2",
     "driver_gap": "#d3d7dc",
 }
@@ -22,11 +27,26 @@ OTHER = "#c7ced6"
 ORDER = tuple(LEDGER)
 # Heat map, low to high; cells that do not fit are grey.
 HEAT = ("#e3f3f0", "#b5ddd5", "#7fc2b7", "#45a396", "#0f8a7a", "#0a6358")
+# Lines of a chart, few sequences to many: all of them dark enough on white.
+LINES = ("#5cb8a8", "#0f8a7a", "#0a6358", "#7f9ac4", "#47618c", "#10161d")
 NO_FIT = "#d9dce1"
+INK, PAPER = "#10161d", "#ffffff"
 
 
 def of(code: str) -> str:
     return LEDGER.get(code, OTHER)
+
+
+def ink_on(colour: str) -> str:
+    """Text colour with the better contrast on `colour` (#rrggbb), by WCAG 2's relative luminance."""
+    r, g, b = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in (r, g, b)]
+    return INK if 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.2 else PAPER
+
+
+def place(code: str) -> tuple[int, str]:
+    """A line's place in bars and legends, for sorting."""
+    return (ORDER.index(code) if code in LEDGER else len(ORDER)), code
 
 
 # Cache kinds, alike in every chart; told apart by label and hover too.

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from planner.api import identities
 from planner.capacity import CapacityPlan
 from planner.claims import claims
 from planner.heatmap import HeatMap, heat_map
 from planner.messages import render
 from planner.mix_capacity import MixCapacity, mix_capacity
+from planner.report import extras
 from planner.report.choices import setting_rows
-from planner.units import count, gib, memory, percent, seconds
+from planner.report.extras import probe_rows, probe_value
+from planner.report.program import program
+from planner.report.table import Figure, Table, exact, in_gib, or_dash, printable, table, tokens, whole
+from planner.units import count, gib, memory
 
 if TYPE_CHECKING:
     from planner.report import Request
 
+__all__ = ["Report", "Table", "build", "distinct_ranks", "facts", "gap_line", "mix_rows", "probe_rows", "probe_value", "reserved_line", "state_of", "verdict"]
 TIGHT_FRACTION = 0.05
 YES = {True: "yes", False: "no"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """`numeric`: the columns that are set flush right."""
-
-    key: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
-
-    @property
-    def title(self) -> str:
-        return render(f"report.table.{self.key}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`facts`: (label, value, exact value). `ranks`: (label, ledger lines) of ranks that differ."""
+    """`facts`: (label, value, exact value). `ranks`: (label, ledger lines) of ranks that differ, `binding` the label of those
+    that decide. `tables` in the order of reading; notes and provenance, which end a report, apart."""
 
     title: str
     created: str
+    made_by: str
     state: str
     verdict: str
     facts: tuple[tuple[str, str, str], ...]
@@ -49,10 +40,16 @@ class Report:
     gap: str
     tables: tuple[Table, ...]
     ranks: tuple[tuple[str, tuple[tuple[str, str, int], ...]], ...]
+    binding: str
     memory_bytes: int
+    pool_bytes: int
     heat: HeatMap
     notes: Table
     provenance: Table = field(repr=False)
+
+    @property
+    def all_tables(self) -> tuple[Table, ...]:
+        return (*self.tables, self.notes, self.provenance)
 
 
 def state_of(p: CapacityPlan) -> str:
@@ -80,22 +77,23 @@ def verdict(p: CapacityPlan) -> str:
 def facts(p: CapacityPlan) -> tuple[tuple[str, str, str], ...]:
     """Label, readable value, exact value: the headline figures."""
     f, n = p.footprint, p.sequences_per_replica
-    each = f.engine_bytes / n
-    out = [
-        ("kv_load", gib(f.engine_bytes * p.replicas), _exact(f.engine_bytes * p.replicas)),
-        ("kv_architecture", gib(f.architecture_bytes * p.replicas), _exact(f.architecture_bytes * p.replicas)),
-        ("kv_sequence", gib(each), _exact(each)),
-        ("kv_token", _exact(f.bytes_per_token_unbounded), _exact(f.bytes_per_token_unbounded)),
-        ("kv_pool", gib(p.kv_pool_bytes), _exact(p.kv_pool_bytes)),
-        ("max_sequences", count(p.max_sequences * p.replicas), ""),
-        ("longest_context", render("report.tokens", {"tokens": count(p.longest_context_tokens())}), ""),
+    each = f.engine_bytes // n if f.engine_bytes % n == 0 else f.engine_bytes / n
+    sizes: list[tuple[str, float]] = [
+        ("kv_load", f.engine_bytes * p.replicas),
+        ("kv_architecture", f.architecture_bytes * p.replicas),
+        ("kv_sequence", each),
+        ("kv_token", f.bytes_per_token_unbounded),
+        ("kv_pool", p.kv_pool_bytes),
     ]
     if f.host_bytes:
-        out.append(("kv_host", gib(f.host_bytes * p.replicas), _exact(f.host_bytes * p.replicas)))
+        sizes.append(("kv_host", f.host_bytes * p.replicas))
     if f.prefix_tokens:
-        out.append(("prefix_saved", gib(f.prefix_bytes_saved * p.replicas), _exact(f.prefix_bytes_saved * p.replicas)))
+        sizes.append(("prefix_saved", f.prefix_bytes_saved * p.replicas))
+    out: list[tuple[str, str, str]] = [(code, exact(size) if code == "kv_token" else in_gib(size), exact(size)) for code, size in sizes]
+    counts: list[tuple[str, str]] = [("max_sequences", whole(p.max_sequences * p.replicas)), ("longest_context", tokens(p.longest_context_tokens()))]
     if p.kv_tokens is not None:
-        out.append(("kv_tokens", render("report.tokens", {"tokens": count(p.kv_tokens)}), ""))
+        counts.append(("kv_tokens", tokens(p.kv_tokens)))
+    out[5:5] = [(code, value, "") for code, value in counts]
     return tuple((render(f"report.fact.{code}"), value, exact) for code, value, exact in out)
 
 
@@ -147,42 +145,21 @@ def _rank_label(ranks: list[int], whole: int) -> str:
 
 
 def build(r: Request) -> Report:
-    p, probe = r.plan, r.probe
+    """Raises NotAConfig for a result of another command that is not what that command prints."""
+    p = r.plan
     kinds = distinct_ranks(p)
-    ledger = tuple((label, line.name, gib(line.bytes), count(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
-    groups = tuple(
-        (
-            g.kind,
-            count(len(g.layers)),
-            pool.name,
-            _or_dash(g.resident.unit_tokens),
-            count(g.resident.unit_bytes),
-            count(g.admission.units(p.setting.max_model_len)),
-            count(g.resident.units(p.scenario.tokens)),
-        )
-        for pool in p.pools
-        for g in pool.groups
-    )
-    held = tuple(
-        (render(f"report.identity.{i['name']}"), str(i.get("rank", "")), count(i["left"]), count(i["right"]), render(f"report.holds.{YES[i['holds']]}"))
-        for i in identities(p)
-    )
-    tables = [
-        _table("ledger", ("rank", "line", "gib", "bytes", "kind", "source"), ledger, {2, 3}),
-        _table("gap", ("line", "bytes"), tuple((g.name, count(g.bytes)) for g in p.gap), {1}),
-        _table("groups", ("kind", "layers", "pool", "unit_tokens", "unit_bytes", "reserved_units", "units"), groups, {1, 3, 4, 5, 6}),
-        _table("scenario", ("option", "value"), tuple(setting_rows(p))),
-        _table("identities", ("line", "rank", "left", "right", "holds"), held, {2, 3}),
-    ]
+    tables = [_ledger(p, kinds), table("gap", ("line", "bytes"), ((g.name, whole(g.bytes)) for g in p.gap), {1}), _groups(p)]
     mixed = mix_capacity(p, r.mix) if r.mix else None
     if mixed is not None:
-        tables.insert(3, _table("mix", ("line", "value"), mix_rows(mixed), {1}))
-    if probe is not None:
-        tables.append(_table("probe", ("line", "predicted", "measured", "how"), tuple(probe_rows(probe)), {1, 2}))
+        tables.append(table("mix", ("line", "value"), mix_rows(mixed), {1}))
+    tables += extras.answer_tables(r.answer)
+    tables += [table("scenario", ("option", "value"), setting_rows(p)), _identities(r.answer["identities"])]
+    tables += extras.check(r.parts)
     everything = (*r.notes, *p.notes, *(mixed.notes if mixed else ()), *claims(p))
     return Report(
-        title=render("report.title", {"model": p.model.name}),
+        title=printable(render("report.title", {"model": p.model.name})),
         created=r.created,
+        made_by=_made_by(),
         state=state_of(p),
         verdict=verdict(p),
         facts=facts(p),
@@ -190,11 +167,60 @@ def build(r: Request) -> Report:
         gap=gap_line(p),
         tables=tuple(tables),
         ranks=tuple((label, tuple((line.code, line.name, line.bytes) for line in p.ledgers[rank])) for label, rank in kinds),
+        binding=next(label for label, rank in kinds if p.ledgers[rank] == p.ledgers[p.binding_rank]),
         memory_bytes=sum(line.bytes for line in p.ledgers[p.binding_rank]),
+        pool_bytes=p.kv_pool_bytes,
         heat=heat_map(p),
-        notes=_table("notes", ("level", "text", "field", "source"), tuple((render(f"report.level.{n.level}"), n.text, n.field, n.source) for n in everything)),
-        provenance=_table("provenance", ("option", "value"), tuple((k, str(v)) for k, v in sorted(r.provenance.items()))),
+        notes=table("notes", ("level", "text", "field", "source"), ((render(f"report.level.{n.level}"), n.text, n.field, n.source) for n in everything)),
+        provenance=table("provenance", ("option", "value"), _provenance(r)),
     )
+
+
+def _ledger(p: CapacityPlan, kinds: tuple[tuple[str, int], ...]) -> Table:
+    rows = ((label, line.name, in_gib(line.bytes), whole(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
+    return table("ledger", ("rank", "line", "gib", "bytes", "kind", "source"), rows, {2, 3})
+
+
+def _groups(p: CapacityPlan) -> Table:
+    rows = (
+        (
+            g.kind,
+            whole(len(g.layers)),
+            pool.name,
+            or_dash(g.resident.unit_tokens),
+            whole(g.resident.unit_bytes),
+            whole(g.admission.units(p.setting.max_model_len)),
+            whole(g.resident.units(p.scenario.tokens)),
+        )
+        for pool in p.pools
+        for g in pool.groups
+    )
+    return table("groups", ("kind", "layers", "pool", "unit_tokens", "unit_bytes", "reserved_units", "units"), rows, {1, 3, 4, 5, 6})
+
+
+def _identities(found: list[dict[str, Any]]) -> Table:
+    rows = (
+        (render(f"report.identity.{i['name']}"), or_dash(i.get("rank")), or_dash(i["left"]), or_dash(i["right"]), render(f"report.holds.{YES[i['holds']]}"))
+        for i in found
+    )
+    return table("identities", ("line", "rank", "left", "right", "holds"), rows, {2, 3})
+
+
+def _provenance(r: Request) -> list[tuple[str, str]]:
+    """Where the config came from, its hash, what was declared of it, and the program that read it."""
+    from planner.report.json import config_sha256
+
+    rows = [(k, str(v)) for k, v in sorted(r.provenance.items())]
+    if r.config is not None:
+        rows.append(("config_sha256", config_sha256(r.config) or ""))
+    if r.harmless:
+        rows.append(("harmless", ", ".join(r.harmless)))
+    return rows + [(f"program {k}", v) for k, v in program().items() if v]
+
+
+def _made_by() -> str:
+    made = program()
+    return " ".join(x for x in (made["name"], made["version"], (made["commit"] or "")[:12]) if x)
 
 
 def mix_rows(m: MixCapacity) -> tuple[tuple[str, str], ...]:
@@ -202,47 +228,16 @@ def mix_rows(m: MixCapacity) -> tuple[tuple[str, str], ...]:
     values = m.to_json()
     rows = [(render("report.table.mix"), render("mix.requests", {"points": values["points"], "rows": values["rows"]}))]
     lengths = ("mean_tokens", "p50_tokens", "p99_tokens", "longest_tokens", "tokens_held")
-    rows += [(render(f"mix.{name}"), render("report.tokens", {"tokens": f"{values[name]:,.1f}".removesuffix(".0")})) for name in lengths]
+    rows += [(render(f"mix.{name}"), _tokens(values[name])) for name in lengths]
     numbers = (("sequences_guaranteed", m.total_guaranteed), ("sequences_typical", m.total_typical))
-    rows += [(render(f"mix.{name}"), count(number)) for name, number in numbers]
+    rows += [(render(f"mix.{name}"), whole(number)) for name, number in numbers]
     always, found = ("mean_bytes", "held_bytes", "waste_bytes"), ("state_bytes", "window_saved_bytes", "shared_prefix_bytes_saved")
-    rows += [(render(f"mix.{name}"), _exact(values[name])) for name in (*always, *found) if values[name] or name in always]
+    rows += [(render(f"mix.{name}"), exact(values[name])) for name in (*always, *found) if values[name] or name in always]
     rows += [(render("report.column.text"), render(f"mix.limited.{m.limited_by}"))] if m.limited_by else []
     return tuple(rows)
 
 
-def probe_rows(probe: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Predicted beside measured, then the times. `probe` is a ProbeResult as JSON."""
-    rows = [(str(r["name"]), probe_value(r.get("predicted"), r.get("unit", "")), probe_value(r.get("measured"), r.get("unit", "")), str(r.get("how", "")))
-            for r in probe["rows"]]  # fmt: skip
-    itl = probe["itl_s"]
-    how = f"{probe['backend']}, {probe['device']}"
-    times = [
-        ("ttft", seconds(probe["ttft_s"])),
-        *((f"itl_{q}", seconds(itl[q])) for q in ("p50", "p90", "p99")),
-        ("tokens_per_s", f"{probe['tokens_per_s']:,.1f}"),
-    ]
-    return rows + [(render(f"report.probe.{code}"), "-", value, how) for code, value in times]
-
-
-def probe_value(value: Any, unit: str) -> str:
-    if value is None:
-        return "-"
-    if unit == "bytes":
-        return render("report.bytes", {"bytes": count(value)})
-    if unit == "fraction":
-        return percent(value)
-    text = count(value) if isinstance(value, int) else f"{value:.3g}"
-    return f"{text} {unit}".strip()
-
-
-def _exact(value: float) -> str:
-    return render("report.bytes", {"bytes": count(value) if value == int(value) else f"{value:,.1f}"})
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else count(value)
-
-
-def _table(key: str, columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...], numeric: Iterable[int] = ()) -> Table:
-    return Table(key=key, columns=tuple(render(f"report.column.{c}") for c in columns), rows=rows, numeric=frozenset(numeric))
+def _tokens(value: float) -> str:
+    """A mean of lengths: with one digit where it is no whole number."""
+    text = render("report.tokens", {"tokens": f"{value:,.1f}".removesuffix(".0")})
+    return Figure(text, value, text.split(" ", 1)[-1], 0 if ".0 " in f"{value:,.1f} " else 1)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
+from planner.messages import render
 from planner.report.content import build
+from planner.report.table import Figure
 
 if TYPE_CHECKING:
     from planner.report import Request
 
-SECTIONS = ("ledger", "groups", "gap", "mix", "scenario")
+
+_NEGATIVE = re.compile(r"-\d+(\.\d+)?(e[+-]\d+)?( [A-Za-z]+)?", re.ASCII)
 
 
 def write(r: Request) -> bytes:
@@ -20,25 +24,39 @@ def write(r: Request) -> bytes:
     writer = csv.writer(out, lineterminator="\n")
 
     def row(*cells: str) -> None:
-        writer.writerow([_safe(x) for x in cells])
+        writer.writerow([safe(x) for x in cells])
 
-    row("plan", c.title, c.verdict, c.created)
+    row("plan", c.title, c.verdict, c.created, c.made_by)
     for line in c.formula:
         row("formula", line)
-    for label, value, exact in c.facts:
-        row("fact", label, value, exact)
-    for table in (*(t for t in c.tables if t.key in SECTIONS), c.notes, c.provenance):
-        row(table.key, *table.columns)
-        for cells in table.rows:
-            row(table.key, *(cell.replace(",", "") if i in table.numeric else cell for i, cell in enumerate(cells)))
+    row("formula", c.gap)
+    row("facts", *(render(f"report.column.{x}") for x in ("line", "value", "unit", "exact")))
+    for label, value, all_digits in c.facts:
+        row("facts", label, *(_number(value), value.unit) if isinstance(value, Figure) else (value, ""), _number(all_digits))
+    for t in c.all_tables:
+        row(t.key, *t.columns)
+        for cells in t.rows:
+            row(t.key, *(_cell(cell, t.columns[i]) for i, cell in enumerate(cells)))
     for n, sizes in zip(c.heat.sequences, c.heat.rank_bytes, strict=True):
-        for t, size in zip(c.heat.tokens, sizes, strict=True):
-            row("heat_map", str(t), str(n), str(size))
+        for length, size in zip(c.heat.tokens, sizes, strict=True):
+            row("heat_map", str(length), str(n), str(size))
     return ("\ufeff" + out.getvalue()).encode()
 
 
-def _safe(cell: str) -> str:
-    """A cell that a spreadsheet would run as a formula gets an apostrophe; a plain negative number is none."""
-    if cell.startswith(("=", "+", "@", "\t", "\r")) or (cell[:1] == "-" and len(cell) > 1 and not cell[1:].replace(".", "", 1).replace(" GiB", "").isdigit()):
+def _cell(cell: str, column: str) -> str:
+    """A figure as a plain number, with its unit where the column's heading does not name it."""
+    if not isinstance(cell, Figure):
+        return cell
+    return _number(cell) if cell.unit in ("", column) else f"{_number(cell)} {cell.unit}"
+
+
+def _number(cell: str) -> str:
+    """A number as programs read it: no separators, all digits."""
+    return str(cell.value) if isinstance(cell, Figure) else cell
+
+
+def safe(cell: str) -> str:
+    """A text that a spreadsheet would run as a formula gets an apostrophe; a plain negative number, with its unit perhaps, is none."""
+    if cell.startswith(("=", "+", "@", "\t", "\r")) or (cell[:1] == "-" and len(cell) > 1 and not _NEGATIVE.fullmatch(cell)):
         return "'" + cell
     return cell

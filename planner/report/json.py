@@ -1,33 +1,35 @@
-"""The report as JSON: the plan as the command line prints it, with provenance, the config and the versions. It reads back."""
+"""The report as JSON: the plan as the command line prints it, with provenance, the config and the versions. It reads back (planner/saved.py)."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from planner.api import notes_json, plan_json
+from planner.api import notes_json
 from planner.claims import claims
 from planner.engines import ENGINES, engine
-from planner.errors import NotAConfig
 from planner.heatmap import heat_map
-from planner.scenario import Scenario, from_options
+from planner.report.program import program
+from planner.saved import FORMAT, VERSION, inputs_json
 
 if TYPE_CHECKING:
     from planner.report import Request
 
-FORMAT, VERSION = "kvledger-plan", 1
-
 
 def write(r: Request) -> bytes:
+    from planner.report.extras import check
+
     heat = heat_map(r.plan)
-    body = plan_json(r.plan, mix=r.mix)
+    check(r.parts)
+    body = dict(r.answer)
     body["notes"] = notes_json(r.notes) + body["notes"] + notes_json(claims(r.plan))
     out: dict[str, Any] = {
         "format": FORMAT,
         "format_version": VERSION,
         "created": r.created,
+        "program": program(),
         **body,
         "heat_map": {
             "tokens": heat.tokens,
@@ -37,39 +39,18 @@ def write(r: Request) -> bytes:
             "most_sequences": [{"tokens": t, "sequences": n} for t, n in heat.line],
         },
         "provenance": dict(r.provenance),
+        "config_sha256": config_sha256(r.config),
         "config": r.config,
+        "inputs": inputs_json(r.notes, r.harmless, r.mix),
         "versions": {name: engine(name).version for name in ENGINES},
-        "probe": r.probe,
+        **{name: r.parts.get(name) for name in ("probe", "suite", "reconciliation")},
     }
     return (json.dumps(out, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What a report in JSON holds for taking the plan up again."""
-
-    scenario: Scenario
-    config: dict[str, Any] | None
-    provenance: dict[str, Any]
-    name: str
-
-
-def is_report(raw: Mapping[str, Any]) -> bool:
-    return raw.get("format") == FORMAT
-
-
-def read_back(raw: Mapping[str, Any]) -> Saved:
-    """The plan in a parsed report. Raises PlannerError with the field where the file was changed into something that is no plan."""
-    for key in ("scenario", "provenance"):
-        if not isinstance(raw.get(key), dict):
-            raise NotAConfig("report_part_missing", field=key)
-    config = raw.get("config")
-    if config is not None and not isinstance(config, dict):
-        raise NotAConfig("report_part_missing", field="config")
-    name = raw.get("model")
-    return Saved(
-        scenario=from_options(raw["scenario"]),
-        config=config,
-        provenance=dict(raw["provenance"]),
-        name=name[:120] if isinstance(name, str) else "",
-    )
+def config_sha256(config: Mapping[str, Any] | None) -> str | None:
+    """Of the config as compact JSON with sorted keys, so that its spelling in the file does not matter. In hexadecimal digits."""
+    if config is None:
+        return None
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

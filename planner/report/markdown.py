@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from planner.messages import render
-from planner.report.content import Table, build
+from planner.report.content import build
+from planner.report.table import Table
 from planner.units import gib
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def write(r: Request) -> bytes:
     c = build(r)
     parts = [
         f"# {_plain(c.title)}",
-        render("report.created", {"date": c.created}) if c.created else "",
+        render("report.created", {"date": c.created, "program": c.made_by}) if c.created else "",
         f"**{_plain(c.verdict)}**",
         _rows(tuple(render(f"report.column.{x}") for x in ("line", "value", "exact")), c.facts, {1, 2}),
         f"## {render('report.section.formula')}",
@@ -26,7 +27,7 @@ def write(r: Request) -> bytes:
         f"## {render('report.table.heat')}",
         _heat(c.heat),
     ]
-    for table in (*c.tables, c.notes, c.provenance):
+    for table in c.all_tables:
         parts += [f"## {table.title}", _table(table)]
     return ("\n\n".join(p for p in parts if p) + "\n").encode()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.messages import render
-from planner.units import count, gib, memory, short_count
+from planner.units import count, gib, memory, seconds, short_count
 
 
 def text(command: str, out: Mapping[str, Any]) -> str:
@@ -46,7 +46,14 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
         render(f"text.{'fits' if out['fits'] else 'no_' + out['limited_by']}", args),
         *out["formula"],
         render(
-            "text.pool", {"pool": _both(out["kv_pool_bytes"]), "most": count(out["max_sequences"]), "longest": count(out["longest_context_tokens"]), **args}
+            "text.pool",
+            {
+                "pool": _both(out["kv_pool_bytes"]),
+                "most": count(out["max_sequences"]),
+                "longest": count(out["longest_context_tokens"]),
+                "by": render(f"longest.by.{out['longest_context_limited_by']}"),
+                **args,
+            },
         ),
     ]
     if out["shared_prefix_bytes_saved"]:
@@ -61,6 +68,7 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
             )
         )  # fmt: skip
         lines += [render(f"mix.limited.{m['limited_by']}")] if m["limited_by"] else []
+    lines += _times(out)
     for line in out["rank_ledgers"][out["binding_rank"]]:
         lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": line["kind"]})]
     back = out.get("backwards")
@@ -69,10 +77,22 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
         lines.append(
             render("text.backwards", {"fraction": "-" if fraction is None else fraction, "pool": "-" if pool is None else f"{gib(pool)}, {count(pool)} bytes"})
         )
+        lines += [render("text.backwards.flags", {"flags": "; ".join(back["flags"])})] if back["flags"] else []
     for r in out.get("remedies", ()):
         after = render("text.after_fits") if r["fits"] else render("text.after_short", {"short": gib(r["shortfall_bytes"])})
         lines += [render("text.remedy", {"text": r["text"], "after": after})]
     return lines
+
+
+def _times(out: Mapping[str, Any]) -> list[str]:
+    """Times with their ranges, and the batch with what binds it; nothing where the device lacks a figure."""
+    t, batch = out["latency"], out["batch_limit"]
+    if t is None:
+        return []
+    bounds = {f"{name}_{end}": seconds(t[f"{name}_range_s"][i]) for name in ("ttft", "itl") for i, end in enumerate(("low", "high"))}
+    args = {"ttft": seconds(t["ttft_s"]), "itl": seconds(t["itl_s"]), "sequences": count(t["sequences"]), "bound": render(f"page.serve.part.{t['bound']}")}
+    limit = {"best": count(batch["best"]), "binding": render(f"page.serve.binds.{batch['binding']}")}
+    return [render("text.latency", args | bounds), render("text.batch", limit)]
 
 
 def _total(p: Mapping[str, Any]) -> str:
