@@ -9,117 +9,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from gpu_probe import lock
 from gpu_probe.compare import layer_text
 from gpu_probe.errors import EXIT_FAULT, EXIT_MEMORY, EXIT_TIME, ProbeFault, ProbeTimeLimit, exit_code, installed, require
+from gpu_probe.lines import Out
+from gpu_probe.options import build_parser, request_of
 from gpu_probe.result import ProbeRequest, ProbeResult
 from planner.errors import InvalidInput, PlannerError, UnsupportedModel
-from planner.messages import render
 from planner.model import ModelSpec
-from planner.units import MIB, parse_bytes
+from planner.units import MIB
 
 MAX_CONFIG_BYTES = 16 * MIB
-
-
-class Out:
-    """The only writer on stdout: one JSON object a line, whole lines even when the watchdog writes too."""
-
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
-        self.phase = "start"
-        self._lock = threading.Lock()
-        self._closed = False
-        self.watchdog: threading.Timer | None = None
-        self._stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
-
-    def take_over(self) -> None:
-        """From here on a stray print of a library lands on stderr."""
-        sys.stdout.flush()
-        os.dup2(2, 1)
-
-    def event(self, event: dict[str, Any]) -> None:
-        if event["ev"] == "phase":
-            self.phase = event["name"]
-        if self.as_json:
-            self._write(event)
-        elif event["ev"] == "phase" and event["done"] == event["total"]:
-            print(f"{event['name']}: {event['done']} / {event['total']}", file=sys.stderr, flush=True)
-
-    def last(self, data: dict[str, Any], text: str) -> None:
-        """The result or the error; nothing is written after it, and the watchdog may rest."""
-        if self.watchdog is not None:
-            self.watchdog.cancel()
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._stream.write((json.dumps(data) if self.as_json else text) + "\n")
-                self._stream.close()
-
-    def _write(self, data: dict[str, Any]) -> None:
-        with self._lock:
-            if not self._closed:
-                self._stream.write(json.dumps(data) + "\n")
-                self._stream.flush()
-
-
-class Parser(argparse.ArgumentParser):
-    """A wrong option is an error like any other: JSON on stdout, exit 2."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidInput("probe_job", field="options", reason=message[:200])
-
-
-def build_parser() -> Parser:
-    parser = Parser(prog="python -m gpu_probe", description=render("help.probe"))
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
-    command = commands.add_parser("run", help=render("help.probe.run"))
-    command.add_argument("source", metavar="SOURCE", help=render("help.probe.source"))
-    command.add_argument("--name", default="", help=render("help.probe.name"))
-    command.add_argument("--device", default="auto", help=render("help.probe.device"))
-    for option, default in (("batch", 2), ("prompt", 128), ("output", 16), ("layers", None), ("block-size", 16), ("seed", 0), ("shared-prefix", 0)):
-        command.add_argument(f"--{option}", type=int, default=default)
-    command.add_argument("--kv-dtype", default="auto")
-    command.add_argument("--backend", default="auto", help=render("help.probe.backend"))
-    command.add_argument("--harmless", action="append", default=[], metavar="KEY", help=render("help.probe.harmless"))
-    command.add_argument("--time-limit", type=float, default=120.0, metavar="SECONDS")
-    command.add_argument("--memory-cap", default=None, metavar="BYTES", help=render("help.probe.memory_cap"))
-    command.add_argument("--runner", choices=("auto", "lean", "injected"), default="auto", help=render("help.probe.runner"))
-    command.add_argument("--weights", default="", metavar="FOLDER", help=render("help.probe.weights"))
-    command.add_argument("--json", action="store_true")
-    sweep = commands.add_parser("sweep", help=render("help.probe.sweep"))
-    sweep.add_argument("--families", default="", metavar="TYPE,...", help=render("help.probe.sweep.families"))
-    sweep.add_argument("--seed", type=int, default=0)
-    sweep.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS")
-    sweep.add_argument("--json", action="store_true")
-    bench = commands.add_parser("bench", help=render("help.probe.bench"))
-    bench.add_argument("--device", default="cpu", help=render("help.probe.bench.device"))
-    bench.add_argument("--seed", type=int, default=0)
-    bench.add_argument("--time-limit", type=float, default=270.0, metavar="SECONDS")
-    bench.add_argument("--json", action="store_true")
-    gpu = commands.add_parser("gpu-check", help=render("help.probe.gpu_check"))
-    gpu.add_argument("--dry", action="store_true", help=render("help.probe.gpu_check.dry"))
-    gpu.add_argument("--out", default="", metavar="FILE", help=render("help.probe.gpu_check.out"))
-    gpu.add_argument("--json", action="store_true")
-    suite = commands.add_parser("suite", help=render("help.probe.suite"))
-    suite.add_argument("--device", default="auto", help=render("help.probe.device"))
-    suite.add_argument("--only", default="", metavar="ITEM,...", help=render("help.probe.suite.only"))
-    suite.add_argument("--seed", type=int, default=0)
-    suite.add_argument("--out", default="", metavar="DIR", help=render("help.probe.suite.out"))
-    suite.add_argument("--calibration", action="store_true", help=render("help.probe.suite.calibration"))
-    suite.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS")
-    suite.add_argument("--json", action="store_true")
-    ranks = commands.add_parser("dist", help=render("help.probe.dist"))
-    ranks.add_argument("--ranks", type=int, default=2, help=render("help.probe.dist.ranks"))
-    ranks.add_argument("--seed", type=int, default=0)
-    ranks.add_argument("--time-limit", type=float, default=120.0, metavar="SECONDS")
-    ranks.add_argument("--json", action="store_true")
-    return parser
 
 
 def main(argv: list[str]) -> int:
@@ -127,31 +34,13 @@ def main(argv: list[str]) -> int:
     try:
         options = build_parser().parse_args(argv)
         out.take_over()
-        if options.command == "sweep":
-            return _sweep(options, out)
-        if options.command == "bench":
-            return _bench(options, out)
-        if options.command == "gpu-check":
-            return _gpu_check(options, out)
-        if options.command == "suite":
-            return _suite(options, out)
-        if options.command == "dist":
-            return _dist(options, out)
-        request = ProbeRequest(
-            device=options.device, batch=options.batch, prompt=options.prompt, output=options.output, layers=options.layers,
-            block_size=options.block_size, kv_dtype=options.kv_dtype, backend=options.backend, seed=options.seed,
-            shared_prefix=options.shared_prefix, time_limit_s=options.time_limit,
-            memory_cap_bytes=None if options.memory_cap is None else parse_bytes(options.memory_cap, "memory_cap"),
-        ).checked()  # fmt: skip
-        _watch(out, request.time_limit_s)
-        with lock.held(waiting=lambda: out.event({"ev": "phase", "name": "wait", "done": 0, "total": 1})):
-            from gpu_probe import device
-
-            device.offer_to_oom_killer()
-            result = _run(options, request, out)
-        out.event({"ev": "bye"})
-        out.last(result.to_json(), table(result.to_json()))
-        return 0
+        command, watched = COMMANDS[options.command]
+        if options.command == "run":
+            options.request = request_of(options)  # a request out of range waits for nobody
+        if watched:
+            _watch(out, options.time_limit)
+        with lock.held(waiting=lambda: out.event({"ev": "phase", "name": "wait", "done": 0, "total": 1}), for_children=True):
+            return command(options, out)
     except PlannerError as e:
         return _failed(out, e)
     except Exception as e:
@@ -159,6 +48,20 @@ def main(argv: list[str]) -> int:
 
         traceback.print_exc()
         return _failed(out, ProbeFault("probe_fault", reason=f"{type(e).__name__}: {e}"[:300]))
+
+
+def _probe(options: argparse.Namespace, out: Out) -> int:
+    from gpu_probe import calibration, device
+
+    device.offer_to_oom_killer()
+    result = _run(options, options.request, out).to_json()
+    out.event({"ev": "bye"})
+    if options.calibration:
+        found = calibration.of(result).to_json()
+        out.last(found, json.dumps(found, indent=1))
+    else:
+        out.last(result, table(result))
+    return 0
 
 
 def _gpu_check(options: argparse.Namespace, out: Out) -> int:
@@ -176,7 +79,6 @@ def _gpu_check(options: argparse.Namespace, out: Out) -> int:
 
 def _bench(options: argparse.Namespace, out: Out) -> int:
     """Two thirds of the time limit go to the rounds: the rest is for the set-up and for a machine that is busy."""
-    _watch(out, options.time_limit)
     from gpu_probe import bench, device
 
     device.offer_to_oom_killer()
@@ -190,7 +92,7 @@ def _bench(options: argparse.Namespace, out: Out) -> int:
 
 def _suite(options: argparse.Namespace, out: Out) -> int:
     """Exit code 1 where a size differs from its prediction; never for a time."""
-    _watch(out, options.time_limit)
+    _unwind_on_sigterm()
     from gpu_probe import calibration, device, suite
 
     device.offer_to_oom_killer()
@@ -198,8 +100,9 @@ def _suite(options: argparse.Namespace, out: Out) -> int:
     if options.calibration:
         only = only or ["itl"]
     result = suite.run(
-        device=options.device, seed=options.seed, only=only, progress=lambda n, d, t: out.event({"ev": "phase", "name": n, "done": d, "total": t})
-    )
+        device=options.device, seed=options.seed, only=only, progress=lambda n, d, t: out.event({"ev": "phase", "name": n, "done": d, "total": t}),
+        found=lambda head, items: out.event({"ev": "items", "head": head, "items": [i.to_json() for i in items]}),
+    )  # fmt: skip
     if options.out:
         suite.save(result, Path(options.out))
     if options.calibration:
@@ -214,6 +117,7 @@ def _dist(options: argparse.Namespace, out: Out) -> int:
     """Starts torchrun itself. Exit code 1 where bytes or outputs differ."""
     from gpu_probe import dist
 
+    _unwind_on_sigterm()
     result = dist.launch(options.ranks, seed=options.seed, limit_s=options.time_limit)
     out.last(result, dist.table(result))
     return 0 if result["right"] else EXIT_FAULT
@@ -222,7 +126,6 @@ def _dist(options: argparse.Namespace, out: Out) -> int:
 def _sweep(options: argparse.Namespace, out: Out) -> int:
     """Exit code 1 where something failed; the failures are in the result."""
     require("transformers")
-    _watch(out, options.time_limit)
     from gpu_probe import sweep
     from planner.readers import read_config
 
@@ -232,6 +135,13 @@ def _sweep(options: argparse.Namespace, out: Out) -> int:
     )
     out.last(result, sweep.table(result))
     return EXIT_FAULT if result["failures"] or not result["rows"] else 0
+
+
+COMMANDS: dict[str, tuple[Callable[[argparse.Namespace, Out], int], bool]] = {
+    "run": (_probe, True), "sweep": (_sweep, True), "bench": (_bench, True), "suite": (_suite, True), "dist": (_dist, False),
+    "gpu-check": (_gpu_check, False),
+}  # fmt: skip
+"""What each command does, and whether the watchdog ends it: dist and gpu-check see to their own end. One of them at a time on a host."""
 
 
 def _run(options: argparse.Namespace, request: ProbeRequest, out: Out) -> ProbeResult:
@@ -314,6 +224,11 @@ def _failed(out: Out, error: PlannerError) -> int:
     out.event({"ev": "oom" if code == EXIT_MEMORY else "error", **data, **amounts})
     out.last({"error": data}, f"error: {data['message']}\n{data['hint']}")
     return code
+
+
+def _unwind_on_sigterm() -> None:
+    """Ranks run in a process group of their own, which a signal to ours does not reach: `dist.launch` ends them on its way out."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _watch(out: Out, limit_s: float) -> None:

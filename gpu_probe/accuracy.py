@@ -33,8 +33,15 @@ def against_bf16(decoder: Decoder, plan: Fit, request: ProbeRequest, tokens: Ten
         trace = generate(decoder, PagedAttention(cache), prompt, request.output, keep_logits=True, prefix=request.shared_tokens(), forced=tokens)
         return torch.stack(trace.logits, 1)
 
-    wide, narrow = logits(torch.bfloat16, False), logits(storage, scaled)
+    return judged(name, logits(torch.bfloat16, False), logits(storage, scaled))
+
+
+def judged(name: str, wide: Tensor, narrow: Tensor, *, routed: bool = False) -> dict[str, Any]:
+    """Logits [B, T, V] over bf16 pages and over narrow ones, of the same tokens. `routed`: the model chooses experts; then the median
+    over the tokens counts, because a router between two equal experts turns the least difference into a whole one."""
+    difference = narrow - wide
+    error = (difference.norm(dim=-1) / wide.norm(dim=-1)).median() if routed else difference.norm() / wide.norm()
     return {
-        "kv_dtype": name, "against": "bf16", "error": ((narrow - wide).norm() / wide.norm()).item(),
-        "max_error": ((narrow - wide).abs().max() / wide.abs().max()).item(), "tolerance": TOLERANCE[name], "positions": wide.shape[1],
+        "kv_dtype": name, "against": "bf16", "error": error.item(), "max_error": (difference.abs().max() / wide.abs().max()).item(),
+        "tolerance": TOLERANCE[name], "positions": wide.shape[1],
     }  # fmt: skip

@@ -12,7 +12,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +25,7 @@ from gpu_probe.backends.torch_chunked import TorchChunked
 from gpu_probe.fit import host_memory_bytes
 from planner.errors import UnsupportedValue
 from planner.notes import note
-from planner.units import KIB, MIB
+from planner.units import MIB
 
 CPU = torch.device("cpu")
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -114,11 +113,7 @@ def buffers(per: int, cold: int) -> int:
 
 def cold_bytes() -> int:
     """Bytes that one turn through the buffers reads: four times the last-level cache, at least 128 and at most 512 MiB."""
-    sizes = [0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        sizes.append(int(text.rstrip("KMG")) * {"K": KIB, "M": MIB, "G": KIB * MIB}.get(text[-1:], 1))
-    return min(512 * MIB, max(128 * MIB, 4 * max(sizes)))
+    return min(512 * MIB, max(128 * MIB, 4 * devices.cache_bytes(CPU)))
 
 
 def dynamic_cache() -> tuple[Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor], str]:

@@ -20,9 +20,6 @@ from gpu_probe.shapes import Shape
 from gpu_probe.states import StateShape
 from planner.cache import Rows, State
 
-ENDLESS = 2**62
-"""Tokens in the one block of a state."""
-
 TORCH_STATE_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -133,14 +130,14 @@ class PagedCache:
         groups: list[CacheGroup] = []
         for j, (pool, blocks) in enumerate(zip(plan.pools, plan.blocks, strict=True)):
             (group,) = pool.groups
+            tables = BlockPool.of(group, blocks, block_size, seed=seed + j)
             if group.kind == "state":
                 states = {layer: _state_pages(state_of[layer], blocks, device) for layer in group.layers}
-                groups.append(CacheGroup(state_of[group.layers[0]].state, BlockPool(blocks, ENDLESS, seed=seed + j), dict(states)))
+                groups.append(CacheGroup(state_of[group.layers[0]].state, tables, dict(states)))
                 continue
             rows = rows_of[group.layers[0]]
-            keep = None if group.resident.cap_tokens is None else group.resident.units(group.resident.cap_tokens)
             pages = {layer: Pages.build(rows, blocks, block_size, dtype, device, scaled=scaled) for layer in group.layers}
-            groups.append(CacheGroup(rows, BlockPool(blocks, block_size, seed=seed + j, keep_blocks=keep), dict(pages)))
+            groups.append(CacheGroup(rows, tables, dict(pages)))
         return cls(groups, block_size, device)
 
     def add(self, sequences: Sequence[int]) -> None:

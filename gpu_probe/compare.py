@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpu_probe.result import ProbeRequest, ProbeRow
 from planner.cache import Group, Pool
-from planner.engines.probe import held_blocks, predicted_kv_bytes, shared_blocks
+from planner.engines.probe import held_blocks, shared_blocks
 from planner.messages import render
 
+if TYPE_CHECKING:
+    from gpu_probe.figures.count import Counted
+    from gpu_probe.figures.pace import Pace
 
-def row(code: str, predicted: float | int | None, measured: float | int | None, *, unit: str = "bytes", exact: bool = False, **args: Any) -> ProbeRow:
-    return ProbeRow(
-        name=render(f"row.{code}", args),
-        predicted=predicted,
-        measured=measured,
-        how=render(f"row.{code}.how", args),
-        unit=unit,
-        exact=exact,
-    )
+
+def row(
+    code: str, predicted: float | int | None, measured: float | int | None, *, unit: str = "bytes", exact: bool = False, missing: str = "", **args: Any
+) -> ProbeRow:
+    """`missing`: the reason's code, for the column "how" where nothing was measured."""
+    how = f"missing.{missing}" if missing and measured is None else f"row.{code}.how"
+    return ProbeRow(name=render(f"row.{code}", args), predicted=predicted, measured=measured, how=render(how, args), unit=unit, exact=exact)
 
 
 def group_reports(pools: Sequence[Pool], request: ProbeRequest, held: Sequence[Any], prefill_blocks: Sequence[int], live_tokens: int) -> list[dict[str, Any]]:
@@ -125,53 +126,65 @@ def _stored(tokens: int, cap: int, size: int) -> int:
 
 
 def build_rows(
-    pools: Sequence[Pool],
-    request: ProbeRequest,
-    groups: Sequence[dict[str, Any]],
-    *,
-    weights: tuple[int, int],
-    read: tuple[int, int],
-    memory: dict[str, int],
-    scales: tuple[int, int] = (0, 0),
-    tables: tuple[int, int] | None = None,
-    waste: dict[str, Any] | None = None,
-    levels: dict[str, int | None] | None = None,
-    accuracy: dict[str, Any] | None = None,
+    counted: Counted, request: ProbeRequest, *, pace: Pace, room: dict[str, Any], memory: dict[str, int], accuracy: dict[str, Any] | None
 ) -> list[ProbeRow]:
-    """`weights`, `read`, `scales` and `tables`: (predicted, measured) bytes. `memory`: what `device.memory_now` said at the end.
-    `waste`: of `fragmentation`. `levels`: of `device.levels`."""
-    total = predicted_kv_bytes(tuple(pools), request.batch, request.tokens(), request.shared_tokens())
-    rows = [row("kv", total, sum(g["measured_bytes"] for g in groups), exact=True, tokens=request.tokens(), batch=request.batch)]
-    if any(scales):
-        rows.append(row("scales", *scales, exact=True))
-    if tables is not None:
-        rows.append(row("tables", *tables, exact=True))
-    for g in groups:
-        words = {"kind": g["kind"], "layers": g["layers"]}
-        rows.append(row("kv_group", g["predicted_bytes"], g["measured_bytes"], exact=True, **words))
-        if g["kind"] != "state":
-            rows.append(row("token", g["predicted_bytes_per_token"], g["bytes_per_token"], exact=True, **words))
-        if request.shared_tokens():
-            rows.append(row("shared_blocks", g["shared_blocks_predicted"], g["shared_blocks"], unit="blocks", exact=True, **words))
-        rows.append(row("blocks", g["predicted_blocks"], g["held_blocks"], unit="blocks", exact=True, **words))
-        rows.append(row("prefill_blocks", g["prefill_blocks_predicted"], g["prefill_blocks"], unit="blocks", exact=True, **words))
-        rows.append(row("pool", g["pool_blocks"] * g["bytes_per_block"], g["pool_bytes"], exact=True, **words))
-        rows.append(row("fragmentation", None, g["internal_fragmentation_fraction"], unit="fraction", **words))
-    if waste is not None:
-        rows.append(row("internal", None, waste["internal_bytes"]))
-        rows.append(row("external", 0, waste["external_bytes"], exact=True))
-        if waste["contiguous_bytes"] is not None:
-            rows.append(row("contiguous", waste["contiguous_bytes"], None, tokens=waste["max_context_tokens"]))
+    """Every line, also those that this device does not tell: they say why. `room`: of `capacity`. `memory`: what `device.memory_now`
+    said at the end."""
+    rows = [row("kv", *counted.kv, exact=True, tokens=request.tokens(), batch=request.batch)]
+    if any(counted.scales):
+        rows.append(row("scales", *counted.scales, exact=True))
+    rows.append(row("tables", *counted.tables, exact=True))
+    for g in counted.groups:
+        rows += _group_rows(g, shared=request.shared_tokens() > 0)
+    rows.append(row("internal", None, counted.waste["internal_bytes"]))
+    rows.append(row("external", 0, counted.waste["external_bytes"], exact=True))
+    if counted.waste["contiguous_bytes"] is not None:
+        rows.append(row("contiguous", counted.waste["contiguous_bytes"], None, tokens=counted.waste["max_context_tokens"]))
+    batch = {"tokens": room["tokens"], "pool": f"{room['pool_bytes']:,}"}
+    rows.append(row("largest_batch", room["predicted"], room["found"], unit="sequences", exact=True, **batch))
+    rows.append(row("unused", None, room["unused_fraction"], unit="fraction", batch=room["found"]))
     if accuracy is not None:
         rows.append(row("accuracy", accuracy["tolerance"], accuracy["error"], unit="fraction", kv=accuracy["kv_dtype"]))
-    rows.append(row("weights", weights[0], weights[1], exact=True))
-    rows.append(row("read", read[0], read[1]))
-    for name, code in (
-        ("host_peak_rss_bytes", "host_peak"),
-        ("device_peak_allocated_bytes", "device_peak"),
-        ("device_reserved_bytes", "device_reserved"),
-    ):
-        if memory.get(name):
-            rows.append(row(code, None, memory[name]))
-    rows += [row(f"level_{name}", None, value) for name, value in (levels or {}).items() if value is not None]
-    return rows
+    rows.append(row("weights", *counted.weights, exact=True))
+    rows.append(row("read", *counted.read))
+    rows += _memory_rows(counted, memory)
+    return rows + _pace_rows(pace)
+
+
+def _group_rows(g: dict[str, Any], *, shared: bool) -> list[ProbeRow]:
+    words = {"kind": g["kind"], "layers": g["layers"]}
+    rows = [row("kv_group", g["predicted_bytes"], g["measured_bytes"], exact=True, **words)]
+    if g["kind"] != "state":
+        rows.append(row("token", g["predicted_bytes_per_token"], g["bytes_per_token"], exact=True, **words))
+    if shared:
+        rows.append(row("shared_blocks", g["shared_blocks_predicted"], g["shared_blocks"], unit="blocks", exact=True, **words))
+    return [
+        *rows,
+        row("blocks", g["predicted_blocks"], g["held_blocks"], unit="blocks", exact=True, **words),
+        row("prefill_blocks", g["prefill_blocks_predicted"], g["prefill_blocks"], unit="blocks", exact=True, **words),
+        row("pool", g["pool_blocks"] * g["bytes_per_block"], g["pool_bytes"], exact=True, **words),
+        row("fragmentation", None, g["internal_fragmentation_fraction"], unit="fraction", **words),
+    ]
+
+
+def _memory_rows(counted: Counted, memory: dict[str, int]) -> list[ProbeRow]:
+    rows = [row(f"peak_{name}", counted.working, counted.peaks[name], missing="peak") for name in ("prefill", "decode")]
+    rows.append(row("workspace", None, counted.workspace))
+    rows += [row(f"slack_{name}", None, value, missing=name) for name, value in counted.slack.items()]
+    peaks = (("host_peak_rss_bytes", "host_peak"), ("device_peak_allocated_bytes", "device_peak"))
+    rows += [row(code, None, memory[name]) for name, code in peaks if memory.get(name)]
+    return rows + [row(f"level_{name}", None, value, missing="level") for name, value in counted.levels.items()]
+
+
+def _pace_rows(pace: Pace) -> list[ProbeRow]:
+    def best(name: str) -> float:
+        return max(float(pace.ceilings[when][name]) for when in ("before", "after")) / 1e9
+
+    found = pace.roofline
+    rate = None if found["bytes_per_s"] is None else found["bytes_per_s"] / 1e9
+    return [
+        row("ceiling_read", None, best("read_bytes_per_s"), unit="GB/s"),
+        row("ceiling_product", None, best("flop_per_s"), unit="GFLOP/s", dtype=pace.ceilings["dtype"]),
+        row("decode_rate", None, rate, unit="GB/s", missing=found["reason"]),
+        row("roofline", None, found["share"], unit="fraction", missing=found["reason"], bound=found["bound"]),
+    ]

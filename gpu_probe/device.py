@@ -42,6 +42,11 @@ def pick(name: str) -> torch.device:
     return found if device.type == "cuda" else device
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """The planner's name of a torch dtype."""
+    return next(name for name, known in TORCH_DTYPES.items() if known == dtype)
+
+
 def synchronize(device: torch.device) -> None:
     """Waits until the device is done; a clock read before that would time the launch only."""
     if device.type == "cuda":
@@ -93,6 +98,15 @@ def compute_dtype(storage: torch.dtype, device: torch.device) -> torch.dtype:
     return storage if flop_per_s(storage, device, size=256) > flop_per_s(torch.float32, device, size=256) else torch.float32
 
 
+def cache_bytes(device: torch.device) -> int:
+    """The last-level cache of a CPU; 0 elsewhere, and where it is not told."""
+    sizes = [0]
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size") if device.type == "cpu" else ():
+        text = path.read_text().strip()
+        sizes.append(int(text.rstrip("KMG")) * {"K": KIB, "M": KIB**2, "G": KIB**3}.get(text[-1:], 1))
+    return max(sizes)
+
+
 def flop_per_s(dtype: torch.dtype, device: torch.device, *, size: int = 768) -> float:
     """FLOP/s of one square product; best of three after one that does not count."""
     a = torch.ones(size, size, dtype=dtype, device=device)
@@ -137,14 +151,51 @@ def offer_to_oom_killer() -> None:
 
 
 def memory_now(device: torch.device) -> dict[str, int]:
-    """Bytes that the process holds: on the host (now, peak) and on a CUDA device (tensors now, their peak, reserved)."""
+    """Bytes that the process holds: on the host (now, peak) and on a CUDA device (tensors now, their peak, reserved, asked for)."""
     found = {"host_rss_bytes": _status_bytes("VmRSS:"), "host_peak_rss_bytes": _status_bytes("VmHWM:")}
     if device.type == "cuda":
         stats = torch.cuda.memory_stats(device)
         found["device_allocated_bytes"] = int(stats.get("allocated_bytes.all.current", 0))
         found["device_peak_allocated_bytes"] = int(stats.get("allocated_bytes.all.peak", 0))
         found["device_reserved_bytes"] = int(stats.get("reserved_bytes.all.current", 0))
+        found["device_requested_bytes"] = int(stats.get("requested_bytes.all.current", 0))
     return found
+
+
+class Peak:
+    """What stretches of a run take at their worst, beyond what was held when they began.
+
+    CUDA: by torch's allocator, whose peak is set back. Linux: by the resident set, whose peak the kernel sets back (clear_refs in proc(5));
+    memory that the process's heap had free already does not show. Elsewhere nobody tells. `worst`: the peaks that were set back.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.worst: dict[str, int] = {}
+        self._base: int | None = None
+
+    def begin(self) -> None:
+        now = memory_now(self.device)
+        self.worst = {k: max(v, now.get(k, 0)) for k, v in ({k: 0 for k in now if "_peak_" in k} | self.worst).items()}
+        self._base = None
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self._base = now["device_allocated_bytes"]
+        elif self.device.type == "cpu":
+            with contextlib.suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")
+                self._base = _status_bytes("VmRSS:")
+
+    def end(self) -> int | None:
+        """Bytes since `begin`; None: nobody tells."""
+        if self._base is None:
+            return None
+        now = memory_now(self.device)
+        return max(0, now["device_peak_allocated_bytes" if self.device.type == "cuda" else "host_peak_rss_bytes"] - self._base)
+
+    def memory_now(self) -> dict[str, int]:
+        """As `memory_now`, with the peaks of the whole run."""
+        return {k: max(v, self.worst.get(k, 0)) for k, v in memory_now(self.device).items()}
 
 
 def levels(device: torch.device, tensor_bytes: int) -> dict[str, int | None]:
@@ -156,6 +207,24 @@ def levels(device: torch.device, tensor_bytes: int) -> dict[str, int | None]:
         found |= {"allocator": torch.cuda.memory_allocated(device), "reserved": torch.cuda.memory_reserved(device), "device": total - free}
     elif device.type == "mps":
         found |= {"allocator": torch.mps.current_allocated_memory(), "reserved": torch.mps.driver_allocated_memory()}
+    return found
+
+
+def slack(device: torch.device, levels: dict[str, int | None], workspace: int) -> dict[str, int | None]:
+    """What lies between the levels, in bytes: `untracked` in the allocator beside tensors that were found and `workspace` (libraries'
+    own workspaces), `rounding` up to the allocator's sizes, `unused` segments, `context` of the driver (and of other processes). None
+    where the device does not tell."""
+    found: dict[str, int | None] = dict.fromkeys(("untracked", "rounding", "unused", "context"))
+    allocator, reserved, used, tensor = (levels[name] for name in ("allocator", "reserved", "device", "tensor"))
+    if allocator is not None and tensor is not None:
+        found["untracked"] = allocator - tensor - workspace
+    if allocator is not None and reserved is not None:
+        found["unused"] = reserved - allocator
+    if used is not None and reserved is not None:
+        found["context"] = used - reserved
+    if device.type == "cuda":
+        now = memory_now(device)
+        found["rounding"] = now["device_allocated_bytes"] - now["device_requested_bytes"]
     return found
 
 

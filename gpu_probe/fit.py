@@ -70,6 +70,11 @@ def needed_bytes(shape: Shape, pools: tuple[Pool, ...], request: ProbeRequest, c
     """Bytes of weights, pools and working memory at the prefill. The last is an estimate, and on the safe side."""
     weights = shape.elements() * compute_bytes
     kv = sum(pool_blocks(p, request) * p.groups[0].bytes_per_unit() for p in pools)
+    return weights + kv + working_bytes(shape, request, compute_bytes) + FIXED_BYTES
+
+
+def working_bytes(shape: Shape, request: ProbeRequest, compute_bytes: int) -> int:
+    """Activations, logits and scratch at the prefill: an estimate on the safe side."""
     attentions = [x.attention for x in shape.layers if x.attention is not None]
     widest = max(((a.q_heads + 2 * a.kv_heads) * (a.qk_dim + a.v_dim) for a in attentions), default=0)
     widest = max([widest, *(2 * (x.state.channels + 2 * x.state.inner) for x in shape.layers if x.state is not None)])
@@ -77,18 +82,22 @@ def needed_bytes(shape: Shape, pools: tuple[Pool, ...], request: ProbeRequest, c
     activations = request.batch * request.prompt * per_token * max(compute_bytes, 4)
     logits = request.batch * (request.output + 1) * shape.vocab * 4 * 3
     scratch = min(SCRATCH_BYTES, 4 * request.batch * request.prompt * max((a.q_heads for a in attentions), default=0) * CHUNK_TOKENS)
-    return weights + kv + activations + logits + 6 * scratch + FIXED_BYTES
+    return activations + logits + 6 * scratch
 
 
 def seconds_needed(shape: Shape, request: ProbeRequest, compute_bytes: int, speed: Speed) -> float:
     """A rough time for making the weights, the prefill, the decode and the check against recomputation."""
-    matrices = shape.elements() - shape.vocab * shape.hidden
-    tokens = request.batch * (2 * request.prompt + request.output)
     states = sum(x.state is not None for x in shape.layers)
+    return seconds(shape.elements(), shape.elements() - shape.vocab * shape.hidden, states, request, compute_bytes, speed)
+
+
+def seconds(elements: int, multiplied: int, states: int, request: ProbeRequest, compute_bytes: int, speed: Speed) -> float:
+    """The same for so many weights, of which `multiplied` are read by each step, and `states` recurrent layers."""
+    tokens = request.batch * (2 * request.prompt + request.output)
     return (
-        shape.elements() / speed.random_elements_per_s
-        + 2 * matrices * tokens / speed.flop_per_s
-        + request.output * matrices * compute_bytes / speed.bytes_per_s
+        elements / speed.random_elements_per_s
+        + 2 * multiplied * tokens / speed.flop_per_s
+        + request.output * multiplied * compute_bytes / speed.bytes_per_s
         + states * (2 * request.prompt + request.output) * STATE_STEP_S
     )
 

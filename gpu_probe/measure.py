@@ -116,3 +116,8 @@ def table_bytes(attention: PagedAttention) -> int:
 
 def storage_bytes(root: Any) -> int:
     return sum(t.untyped_storage().nbytes() for t in tensors_in(root))
+
+
+def workspace_bytes(attention: PagedAttention) -> int:
+    """Scratch that the backends of the decode steps keep between steps."""
+    return storage_bytes([choice.backend for choice in attention.choices.values()])

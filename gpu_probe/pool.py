@@ -9,6 +9,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from planner.cache import Group
+
+ENDLESS = 2**62
+"""Tokens in the one block of a state."""
+
 
 class PoolExhausted(Exception):
     """Wanted, free, total. The pool is unchanged."""
@@ -41,6 +46,14 @@ class BlockPool:
         self._random = random.Random(seed)
         self._free = list(range(num_blocks))
         self._random.shuffle(self._free)
+
+    @classmethod
+    def of(cls, group: Group, num_blocks: int, block_size: int, *, seed: int = 0) -> BlockPool:
+        """For a planned group: a state has one block a sequence, a window keeps as many blocks as the plan says."""
+        if group.kind == "state":
+            return cls(num_blocks, ENDLESS, seed=seed)
+        keep = None if group.resident.cap_tokens is None else int(group.resident.units(group.resident.cap_tokens))
+        return cls(num_blocks, block_size, seed=seed, keep_blocks=keep)
 
     # -- a sequence's life
 
@@ -124,11 +137,14 @@ class BlockPool:
         return {block for table in self.tables.values() for block in table.blocks}
 
     def relocate(self) -> dict[int, int]:
-        """Moves every held block to a random place and returns old -> new. The caller moves the contents before the next read."""
+        """Moves the held blocks to random places, at least one of them to another, and returns old -> new. The caller moves the contents
+        before the next read."""
         old = sorted(self.held())
         places = list(range(self.num_blocks))
-        self._random.shuffle(places)
         moved = dict(zip(old, places, strict=False))
+        while old and len(places) > 1 and all(a == b for a, b in moved.items()):  # a shuffle may leave few blocks as they are
+            self._random.shuffle(places)
+            moved = dict(zip(old, places, strict=False))
         references = [0] * self.num_blocks
         for block, place in moved.items():
             references[place] = self._references[block]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,9 +13,33 @@ from gpu_probe.attention import PagedAttention
 from gpu_probe.cache import gather
 from gpu_probe.model import Decoder
 from gpu_probe.session import Trace
+from planner.notes import Note, note
 
 TOLERANCE = 1e-4
 WORST = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proved:
+    """`error`: of the logits. `absorbed`: of MLA absorbed against expanded; None without such a layer. `accuracy`: of a narrow cache
+    against bf16, of `accuracy.against_bf16`; None for a wide one. `facts`: on what run it was proved."""
+
+    error: float
+    absorbed: float | None
+    accuracy: dict[str, Any] | None
+    facts: dict[str, Any]
+    how: tuple[Note, ...]
+
+    @property
+    def notes(self) -> list[Note]:
+        """How it was proved, and what is not as it must be."""
+        found = list(self.how)
+        if not self.error <= TOLERANCE or (self.absorbed is not None and not self.absorbed <= TOLERANCE):
+            found.append(note("warning", "probe_proof_failed", error=f"{max(self.error, self.absorbed or 0.0):.1e}", tolerance=f"{TOLERANCE:.0e}"))
+        a = self.accuracy
+        if a is not None and not a["error"] <= a["tolerance"]:
+            found.append(note("warning", "probe_accuracy_failed", kv=a["kv_dtype"], error=f"{a['error']:.2g}", tolerance=a["tolerance"]))
+        return found
 
 
 @torch.no_grad()

@@ -90,6 +90,8 @@ class ProbeResult:
 
     `measured_kv_bytes` includes `scale_bytes`. `lines`: a dict a layer. `levels`: bytes in tensors, in the allocator's blocks, reserved
     by it and used on the device; None where the device does not tell. `kv_accuracy`: a narrow cache against bf16, with its tolerance.
+    `ceilings`, `overhead`: as `calibration.of` takes them. `roofline`: of `timing.roofline`, `capacity`: of `capacity.capacity`.
+    `memory`: peaks of prefill and decode, workspace, what lies between the levels, and the process's own memory.
     """
 
     predicted_kv_bytes: int
@@ -127,6 +129,11 @@ class ProbeResult:
     fragmentation: dict[str, Any] = field(default_factory=dict)
     levels: dict[str, int | None] = field(default_factory=dict)
     kv_accuracy: dict[str, Any] | None = None
+    ceilings: dict[str, Any] = field(default_factory=dict)
+    overhead: dict[str, Any] = field(default_factory=dict)
+    roofline: dict[str, Any] = field(default_factory=dict)
+    capacity: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     wall_s: float = 0.0
     extra: dict[str, Any] = field(default_factory=dict)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gpu_probe.attention import PagedAttention
 from gpu_probe.cache import PagedCache
-from gpu_probe.device import synchronize
+from gpu_probe.device import Peak, synchronize
 from gpu_probe.model import Decoder
 
 Progress = Callable[[str, int, int], None]
@@ -22,7 +23,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """tokens [B, prompt + output]; logits: output + 1 tensors [B, V], the first of them the prefill's. Seconds by the wall clock."""
+    """tokens [B, prompt + output]; logits: output + 1 tensors [B, V], the first of them the prefill's. Seconds by the wall clock.
+    `peaks`: bytes that prefill and decode took at their worst, None where nobody tells."""
 
     tokens: Tensor
     logits: list[Tensor] = field(default_factory=list)
@@ -33,6 +35,11 @@ class Trace:
     prefill_blocks: tuple[int, ...] = ()
     contiguous_fraction: float = 0.0
     last_step_bytes_gathered: int = 0
+    peaks: dict[str, int | None] = field(default_factory=lambda: dict.fromkeys(("prefill", "decode")))
+
+    def facts(self) -> dict[str, Any]:
+        """How far the blocks were apart, and how many went back after the prefill."""
+        return {"blocks_moved": self.blocks_moved, "blocks_trimmed": self.blocks_trimmed, "contiguous_fraction": self.contiguous_fraction}
 
 
 @torch.no_grad()
@@ -46,6 +53,7 @@ def generate(
     keep_logits: bool = False,
     prefix: int = 0,
     forced: Tensor | None = None,
+    peak: Peak | None = None,
 ) -> Trace:
     """prompt [B, T] ids. Prefill in one pass, blocks shuffled again, then `output` steps: step i feeds the i-th token decoded, so the
     last one has its row in the cache too, and the logits of the last step are of no token any more.
@@ -61,11 +69,15 @@ def generate(
     trace = Trace(tokens=prompt)
 
     progress("prefill", 0, 1)
+    if peak is not None:
+        peak.begin()
     start = time.perf_counter()
     logits = _prefill(decoder, attention, prompt, prefix)
     token = logits.argmax(-1, keepdim=True) if forced is None else forced[:, length : length + 1]
     synchronize(device)
     trace.prefill_s = time.perf_counter() - start
+    if peak is not None:
+        trace.peaks["prefill"] = peak.end()
     progress("prefill", 1, 1)
 
     trace.prefill_blocks = tuple(g.pool.used() for g in cache.groups)
@@ -74,6 +86,8 @@ def generate(
     produced = [token]
     if keep_logits:
         trace.logits.append(logits)
+    if peak is not None:
+        peak.begin()
     for i in range(output):
         synchronize(device)
         start = time.perf_counter()
@@ -86,6 +100,8 @@ def generate(
             trace.logits.append(logits)
         produced.append(token)
         progress("decode", i + 1, output)
+    if peak is not None:
+        trace.peaks["decode"] = peak.end()
     trace.tokens = torch.cat([prompt, *produced[:-1]], 1)
     trace.last_step_bytes_gathered = attention.bytes_gathered
     trace.contiguous_fraction = max((g.pool.contiguous_fraction() for g in cache.groups), default=0.0)

@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from gpu_probe import device as devices
-from gpu_probe.calibration import steady
 from gpu_probe.claims import FORM, UNDECIDED, Item, kinds, ranks, sizes, speed
-from gpu_probe.claims.runs import Host, Lean, decoder_of, heads, interleaved, product, reading
+from gpu_probe.claims.report import markdown
 from gpu_probe.errors import ProbeOutOfMemory
+from gpu_probe.figures.ceilings import Host, around, ceilings
+from gpu_probe.figures.overhead import step_overhead
 from planner.errors import InvalidInput, PlannerError, UnsupportedValue
 from planner.messages import render
 
-OVERHEAD_LAYERS = (2, 8, 16)
-
+__all__ = ["ITEMS", "markdown", "run", "save"]
 Progress = Callable[[str, int, int], None]
+Found = Callable[[Mapping[str, Any], Sequence[Item]], None]
 Run = Callable[[Host, Mapping[str, float]], Item | Sequence[Item]]
 ITEMS: dict[str, Run] = {
     "cache": speed.with_and_without_cache,
@@ -45,9 +45,18 @@ ITEMS: dict[str, Run] = {
 
 
 def run(
-    *, device: str = "auto", seed: int = 0, only: Sequence[str] = (), rounds: int = 7, progress: Progress = lambda name, done, total: None
+    *,
+    device: str = "auto",
+    seed: int = 0,
+    only: Sequence[str] = (),
+    rounds: int = 7,
+    progress: Progress = lambda name, done, total: None,
+    found: Found = lambda head, items: None,
 ) -> dict[str, Any]:
-    """Raises InvalidInput for a name that is not in `ITEMS`. On a CPU one thread."""
+    """On a CPU one thread. `found` is told what each entry gave as soon as it has, with the part of the result that says where it ran.
+
+    Raises InvalidInput for a name that is not in `ITEMS`.
+    """
     for name in only:
         if name not in ITEMS:
             raise InvalidInput("probe_suite_item", field="only", value=name[:40], known=", ".join(ITEMS))
@@ -62,19 +71,24 @@ def run(
         chosen = [name for name in ITEMS if not only or name in only]
         progress("ceilings", 0, len(chosen) + 2)
         before, overhead, items = ceilings(host), step_overhead(host), []
+        head = {
+            "form": FORM, "device": str(host.device), "device_name": devices.name_of(host.device),
+            "versions": {**devices.versions(host.device), "threads": "1"}, "backend": overhead["backend"], "seed": seed, "rounds": rounds,
+        }  # fmt: skip
         for done, name in enumerate(chosen, 1):
             progress(name, done, len(chosen) + 2)
-            items += _one(name, host, before)
+            fresh = _one(name, host, before)
+            items += fresh
+            found(head, fresh)
             gc.collect()
         after = ceilings(host)
         progress("done", len(chosen) + 2, len(chosen) + 2)
     finally:
         torch.set_num_threads(threads)
     return {
-        "form": FORM, "device": str(host.device), "device_name": devices.name_of(host.device), "versions": {**devices.versions(host.device), "threads": "1"},
-        "backend": overhead["backend"], "seed": seed, "rounds": rounds, "items": [i.to_json() for i in items],
+        **head, "items": [i.to_json() for i in items],
         "bytes_right": all(i.bytes_right is not False for i in items),
-        "ceilings": {"before": before, "after": after, "dtype": "fp32", "steady": steady(before, after)}, "overhead": overhead,
+        "ceilings": around(before, after, torch.float32), "overhead": overhead,
         "wall_s": time.perf_counter() - began,
     }  # fmt: skip
 
@@ -90,49 +104,6 @@ def _one(name: str, host: Host, before: Mapping[str, float]) -> list[Item]:
         reason = str(e) if known else (str(e).splitlines() or [type(e).__name__])[0][:160]
         return [Item(name=name, claims=(), verdict=UNDECIDED, says=render("suite.failed.says"), measured=reason, numbers={"reason": reason})]
     return [found] if isinstance(found, Item) else list(found)
-
-
-def ceilings(host: Host) -> dict[str, float]:
-    """Best of seven: reading memory once (bytes/s), and square products in fp32 (FLOP/s)."""
-    read, multiply = reading(host), product(host)
-    best = {name: min(seconds) for name, seconds in interleaved({"read": read.call, "product": multiply.call}, host, 7).items()}
-    return {"read_bytes_per_s": read.work / best["read"], "flop_per_s": multiply.work / best["product"]}
-
-
-def step_overhead(host: Host) -> dict[str, Any]:
-    """A step of layers so small that their bytes cost nothing, over the number of layers: the cut is the step's own cost, the slope
-    that of a layer. Python and launches of the lean runner are in it. Best of the rounds, as for the ceilings."""
-    small = heads(2, 1, 8)
-    leans = {n: Lean(decoder_of(small, layers=n, hidden=16, mlp=16, vocab=16), host, context=15) for n in OVERHEAD_LAYERS}
-    times = interleaved({str(n): lean.step for n, lean in leans.items()}, host, 15)
-    best = [min(times[str(n)]) for n in OVERHEAD_LAYERS]
-    slope, cut = np.polyfit(OVERHEAD_LAYERS, best, 1)
-    return {
-        "layers": list(OVERHEAD_LAYERS),
-        "step_s": best,
-        "t_layer_s": max(0.0, float(slope)),
-        "t_fixed_s": max(0.0, float(cut)),
-        "backend": leans[OVERHEAD_LAYERS[0]].attention.backend,
-    }
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """One table, and the circumstances under it."""
-    lines = [render("suite.title", {"device": result["device_name"]}), "", render("suite.columns"), "|---|---|---|---|---|"]
-    for i in result["items"]:
-        cells = (" ".join(i["claims"]), i["name"], i["says"], i["measured"], i["verdict_text"])
-        lines.append("| " + " | ".join(c.replace("|", "/") for c in cells) + " |")
-    c = result["ceilings"]
-    rates = {
-        k: f"{c[when][name] / 1e9:.3g}" for when in ("before", "after") for name, k in (("read_bytes_per_s", f"read_{when}"), ("flop_per_s", f"flop_{when}"))
-    }
-    lines += ["", render("suite.circumstances", {**rates, "backend": result["backend"], "threads": result["versions"]["threads"], "rounds": result["rounds"],
-                                                 "torch": result["versions"]["torch"], "wall": f"{result['wall_s']:.0f}"})]  # fmt: skip
-    if not c["steady"]:
-        lines += ["", render("suite.unsteady")]
-    if not result["bytes_right"]:
-        lines += ["", render("suite.bytes_wrong")]
-    return "\n".join(lines)
 
 
 def save(result: Mapping[str, Any], folder: Path) -> None:

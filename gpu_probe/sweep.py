@@ -23,6 +23,7 @@ from gpu_probe.injected.replay import inject, replay
 from gpu_probe.injected.runner import Injected
 from gpu_probe.proof import relative_error
 from gpu_probe.result import ProbeRequest
+from gpu_probe.shapes import in_float32
 from planner.dtypes import kv_layout
 from planner.engines.probe import allocate, predicted_kv_bytes
 from planner.errors import PlannerError
@@ -64,6 +65,17 @@ class OtherPage(Injected):
             view.table[0, 1] = view.table[1, 1]
 
 
+class StateLost(Injected):
+    """Forgets what a step made of the states."""
+
+    def begin(self, *args: Any, **kwargs: Any) -> None:
+        super().begin(*args, **kwargs)
+        for group in self.cache.groups if not kwargs.get("prefill") else ():
+            for pages in group.layers.values() if group.is_state else ():
+                for tensor in pages.tensors():
+                    tensor.zero_()
+
+
 class OtherSlot(Injected):
     """Writes each row where the next one belongs."""
 
@@ -83,13 +95,15 @@ CONTROLS: tuple[tuple[str, str, type[Injected]], ...] = (
     ("other page", "deepseek_v3", OtherPage),
     ("other page", "falcon", OtherPage),
     ("other slot", "qwen3", OtherSlot),
+    ("state lost", "mamba2", StateLost),
+    ("state lost", "qwen3_next", StateLost),
 )
 
 
 def run_family(read: Read, model_type: str, config: Config, seed: int, kind: type[Injected] = Injected) -> dict[str, Any]:
     """One row. Raises PlannerError where planner or runner refuses."""
     raw = {"model_type": model_type, **config}
-    spec, request = read(raw), ProbeRequest(batch=SEQUENCES, prompt=PROMPT, output=OUTPUT, block_size=BLOCK_SIZE, seed=seed)
+    spec, request = in_float32(read(raw)), ProbeRequest(batch=SEQUENCES, prompt=PROMPT, output=OUTPUT, block_size=BLOCK_SIZE, seed=seed)
     pools = allocate(spec, kv=kv_layout("fp32"), block_size=BLOCK_SIZE)
     model = hosted.build(hosted.config_of(raw), seed=seed, dtype=torch.float32, device=CPU)
     runner = inject(model, spec, pools, request, dtype=torch.float32, device=CPU, kind=kind)

@@ -11,8 +11,9 @@ import torch.nn.functional as nn
 
 from gpu_probe.cache import gather
 from gpu_probe.claims import HOLDS, NOT, UNDECIDED, Item, Spread, both, item
-from gpu_probe.claims.runs import BLOCK_SIZE, Host, Lean, decoder_of, heads, interleaved, latent
+from gpu_probe.claims.runs import BLOCK_SIZE, Lean, decoder_of, heads, latent
 from gpu_probe.claims.speed import TOLERANCE, ms
+from gpu_probe.figures.ceilings import Host, interleaved
 from gpu_probe.proof import relative_error
 from planner.model import Attention
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from gpu_probe import dist
 from gpu_probe.claims import HOLDS, NOT, UNDECIDED, Item, item
-from gpu_probe.claims.runs import Host
-from gpu_probe.errors import ProbeFault
+from gpu_probe.errors import ProbeFault, ProbeTimeLimit
+from gpu_probe.figures.ceilings import Host
 
 COUNTS = (2, 4)
 
@@ -16,7 +16,7 @@ def latent_under_ranks(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Undecided where the ranks could not be started; the reason is in the numbers."""
     try:
         found = {n: dist.launch(n, seed=host.seed) for n in COUNTS}
-    except ProbeFault as e:
+    except (ProbeFault, ProbeTimeLimit) as e:
         return item("ranks", "C10 C11", UNDECIDED, {"reason": e.message}, tp="-", dp="-", gqa="-", error="-")
     rows = [row for result in found.values() for row in result["rows"]]
     right = all(row["right"] for row in rows)

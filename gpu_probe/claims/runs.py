@@ -1,4 +1,4 @@
-"""What the items run: small decoders of equal layers over a paged cache that is full already, and a clock that goes round.
+"""What the items run: small decoders of equal layers over a paged cache that is full already.
 
 Letters: B sequences, T query tokens, H query heads, K kv heads, D head_dim, R latent rank.
 """
@@ -6,8 +6,6 @@ Letters: B sequences, T query tokens, H query heads, K kv heads, D head_dim, R l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as nn
@@ -18,6 +16,7 @@ from gpu_probe import measure
 from gpu_probe.attention import PagedAttention
 from gpu_probe.cache import PagedCache
 from gpu_probe.errors import ProbeOutOfMemory
+from gpu_probe.figures.ceilings import Host
 from gpu_probe.fit import FIXED_BYTES, Fit, host_memory_bytes
 from gpu_probe.model import Decoder
 from gpu_probe.shapes import LayerShape, build_shape
@@ -26,18 +25,8 @@ from planner.cache import Rows
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.probe import allocate
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec
-from planner.units import MIB
 
 BLOCK_SIZE = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
-    """Where the suite runs, and the seed of all that is random. `rounds`: of every timing."""
-
-    device: torch.device
-    seed: int = 0
-    rounds: int = 7
 
 
 def heads(q: int, kv: int, dim: int) -> Attention:
@@ -162,43 +151,3 @@ class Recompute:
         share = q.shape[2] // k.shape[2]
         k, v = (x.repeat_interleave(share, 2) if share > 1 else x for x in (k, v))
         return nn.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True).transpose(1, 2)
-
-    def latent(self, layer: LayerShape, q_nope: Tensor, q_rope: Tensor, row: Tensor, kv_b: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def state(self, layer: LayerShape, w: dict[str, Tensor], x: Tensor) -> Tensor:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """A call that does nothing but `work` bytes or products."""
-
-    work: int
-    call: Callable[[], object]
-
-
-def reading(host: Host, size: int = 256 * MIB) -> Ceiling:
-    """Memory read once."""
-    x = torch.ones(size // 4, device=host.device)
-    return Ceiling(size, x.sum)
-
-
-def product(host: Host, n: int = 768) -> Ceiling:
-    """A square product in fp32, FLOP counted."""
-    a = torch.ones(n, n, device=host.device)
-    return Ceiling(2 * n**3, lambda: a @ a)
-
-
-def interleaved(calls: Mapping[str, Callable[[], object]], host: Host, rounds: int | None = None) -> dict[str, list[float]]:
-    """Seconds of each call, round by round, after a round that does not count. All take turns: a busy minute hits all alike."""
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(1 + (rounds or host.rounds)):
-        for name, call in calls.items():
-            devices.synchronize(host.device)
-            start = time.perf_counter()
-            call()
-            devices.synchronize(host.device)
-            if turn:
-                found[name].append(time.perf_counter() - start)
-    return found

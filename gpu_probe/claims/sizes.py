@@ -11,7 +11,8 @@ import torch
 from gpu_probe import measure
 from gpu_probe.cache import PagedCache, Pages
 from gpu_probe.claims import HOLDS, NOT, Item, item
-from gpu_probe.claims.runs import BLOCK_SIZE, Host, Lean, cache_of, decoder_of, heads
+from gpu_probe.claims.runs import BLOCK_SIZE, Lean, cache_of, decoder_of, heads
+from gpu_probe.figures.ceilings import Host
 from planner.units import GIB, gib
 
 ROW = 2 * 2 * 4 * 32 * 4

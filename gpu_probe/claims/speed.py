@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gpu_probe.claims import HOLDS, NOT, UNDECIDED, Item, Spread, both, item
-from gpu_probe.claims.runs import BLOCK_SIZE, Clocked, Host, Lean, Recompute, decoder_of, heads, interleaved, product, reading
+from gpu_probe.claims.runs import BLOCK_SIZE, Clocked, Lean, Recompute, decoder_of, heads
+from gpu_probe.figures.ceilings import Host, interleaved, product, reading
 from gpu_probe.proof import relative_error
 from gpu_probe.session import generate
 

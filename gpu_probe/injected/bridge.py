@@ -17,6 +17,9 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import AttentionMaskInterface
 
+from gpu_probe.injected.states import CONV, RECURRENT
+from planner.errors import UnsupportedModel
+
 if TYPE_CHECKING:
     from gpu_probe.cache import View
     from gpu_probe.injected.runner import Injected
@@ -70,6 +73,29 @@ class PagedKv(Cache):  # type: ignore[misc]
     def get_seq_length(self, layer_idx: int = 0) -> int:
         view = self._view(layer_idx)
         return view.starts[0] if view else 0
+
+    # -- recurrent layers
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        return self.owner.states.get(layer_idx, CONV, self.owner.state_view(layer_idx))
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
+        return self.owner.states.get(layer_idx, RECURRENT, self.owner.state_view(layer_idx))
+
+    def update_conv_state(self, conv_states: Tensor, layer_idx: int, state_idx: int = 0, conv_kernel_size: int | None = None, **kwargs: Any) -> Tensor:
+        self._only_one(layer_idx, state_idx)
+        return self.owner.states.convolve(layer_idx, conv_states, conv_kernel_size, self.owner.state_view(layer_idx))
+
+    def update_recurrent_state(self, recurrent_states: Tensor, layer_idx: int, state_idx: int = 0, **kwargs: Any) -> Tensor:
+        self._only_one(layer_idx, state_idx)
+        return self.owner.states.put(layer_idx, RECURRENT, recurrent_states)
+
+    def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:
+        return self.get_seq_length() > 0
+
+    def _only_one(self, layer: int, state: int) -> None:
+        if state:
+            raise UnsupportedModel("probe_injected", field=f"layers[{layer}].caches", reason=f"layer {layer} keeps several states")
 
     def get_mask_sizes(self, query_length: Any, layer_idx: int = 0) -> tuple[int, int]:
         """(rows, position of the first): the mask of a model that attends by itself covers what it is handed back."""

@@ -28,6 +28,17 @@ _LATENT: Config = {
 }  # fmt: skip
 _GROUPS: Config = {"n_group": 2, "topk_group": 1}
 _MIXED: Config = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_MAMBA2: Config = {
+    "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 16,
+}  # fmt: skip
+_MAMBA1: Config = {**{k: _COMMON[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}, "state_size": 8, "expand": 2, "conv_kernel": 4}
+_DELTA: Config = {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}  # fmt: skip
+_NO_LEAST_STEP: Config = {"time_step_min": 1e-9}
+"""transformers clamps a prefill's time steps to at least this and a decode step's not at all (5.24, nemotron_h and zamba2): with its own
+cache and the usual 1e-3, its decode differs from its recomputation by 1e-3 too."""
 _CAP: Config = {"attn_logit_softcapping": 1.5, "query_pre_attn_scalar": 16}
 
 FAMILIES: tuple[tuple[str, Config], ...] = (
@@ -98,16 +109,28 @@ FAMILIES: tuple[tuple[str, Config], ...] = (
     ("stablelm", _GQA),
     ("starcoder2", {**_GQA, "sliding_window": WINDOW}),
     ("youtu", _LATENT),
+    # recurrent layers
+    ("bamba", {**_GQA, **_MAMBA2, "attn_layer_indices": [1]}),
+    ("falcon_h1", {**_WIDE, **_MAMBA2, "mamba_d_ssm": 128}),
+    ("falcon_mamba", _MAMBA1),
+    ("granitemoehybrid", {**_GQA, **_EXPERTS, **_MAMBA2, "shared_intermediate_size": 48, "layer_types": ["mamba", "attention", "mamba"]}),
+    ("jamba", {**_GQA, "num_experts": 4, "num_experts_per_tok": 2, "mamba_d_state": 8, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": 4,
+               "attn_layer_period": 3, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1}),
+    ("mamba", _MAMBA1),
+    ("mamba2", {**_MAMBA1, "state_size": 16, "num_heads": 8, "head_dim": 16, "n_groups": 2, "chunk_size": 16,
+                **{k: v for k, v in _COMMON.items() if k.endswith("_token_id")}}),
+    ("nemotron_h", {**_WIDE, **_NO_LEAST_STEP, "hybrid_override_pattern": "M*M", "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2,
+                    "ssm_state_size": 16, "conv_kernel": 4, "chunk_size": 16}),
+    ("qwen3_next", {**_WIDE, **_MOE, **_DELTA, "shared_expert_intermediate_size": 48}),
+    ("zamba2", {**_GQA, **_NO_LEAST_STEP, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8, "chunk_size": 16,
+                "hybrid_layer_ids": [1], "layers_block_type": ["mamba", "hybrid", "mamba"], "num_mem_blocks": 1}),
 )  # fmt: skip
 
 REFUSED: tuple[tuple[str, Config], ...] = (
     ("bloom", {"vocab_size": VOCAB, "hidden_size": 64, "n_layer": 3, "n_head": 8}),
     ("falcon", {**_COMMON, "alibi": True, "multi_query": True, "new_decoder_architecture": False}),
-    ("mamba", {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 3, "state_size": 8, "expand": 2, "conv_kernel": 4}),
-    ("qwen3_next", {**_WIDE, **_MOE, "shared_expert_intermediate_size": 48,
-                    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-                    "linear_conv_kernel_dim": 4, "layer_types": ["linear_attention", "full_attention", "linear_attention"]}),
+    ("lfm2", {**_GQA, "block_dim": 64, "conv_dim": 64, "conv_L_cache": 3, "layer_types": ["conv", "full_attention", "conv"]}),
     ("deepseek_v32", {**_LATENT, **_ROUTED, **_GROUPS, "index_topk": 16, "index_n_heads": 4, "index_head_dim": 32}),
     ("t5", {"vocab_size": VOCAB, "d_model": 64, "d_kv": 8, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 3, "num_heads": 8}),
 )  # fmt: skip
-"""ALiBi, states, sparse indexers and cross-attention: the runner says so and approximates nothing."""
+"""ALiBi, short convolutions, sparse indexers and cross-attention: the runner says so and approximates nothing."""

@@ -3,7 +3,8 @@
 A `Cache` of ours stores what each layer hands over, an attention function of ours reads it back through the block table. Head counts,
 head dims and MQA layouts of the pages come from the first tensors that the model itself hands over, not from our reading of its config;
 which layers share a table and how long a window is comes from the planner's allocation. MLA: the layer caches latent and rotated key;
-its expansion is replaced by a pass-through, and both halves of kv_b_proj are multiplied into query and output (absorption).
+its expansion is replaced by a pass-through, and both halves of kv_b_proj are multiplied into query and output (absorption). Recurrent
+layers get their states from our blocks (`states.py`).
 
 Needs transformers (tried: 5.24), so import this module only after `errors.require`. Nothing is ever downloaded.
 """
@@ -19,13 +20,14 @@ import torch
 from torch import Tensor
 
 from gpu_probe.attention import PagedAttention, pieces
-from gpu_probe.cache import CacheGroup, PagedCache, Pages, View, gather, write
+from gpu_probe.cache import CacheGroup, PagedCache, Pages, View
 from gpu_probe.fit import pool_blocks
 from gpu_probe.injected.bridge import ATTENTION, NotPassedOn, PagedKv, running
+from gpu_probe.injected.states import States
 from gpu_probe.pool import BlockPool
 from gpu_probe.result import ProbeRequest
 from planner.cache import Pool, Rows
-from planner.engines.probe import cache_of
+from planner.engines.probe import caches_of
 from planner.errors import UnsupportedModel
 from planner.model import ModelSpec
 
@@ -33,18 +35,17 @@ from planner.model import ModelSpec
 def empty_cache(spec: ModelSpec, pools: tuple[Pool, ...], request: ProbeRequest, device: torch.device) -> PagedCache:
     """Block tables for every group of `pools`; the pages of a layer are made when the model hands over its first rows."""
     groups: list[CacheGroup] = []
-    group_of: dict[int, CacheGroup] = {}
+    members: list[tuple[int, ...]] = []
     for j, pool in enumerate(pools):
         (group,) = pool.groups
-        rows = cache_of(spec.layers[group.layers[0]], group.layers[0])
-        if rows is None or group.kind == "state":
-            raise UnsupportedModel("probe_injected", field=f"layers[{group.layers[0]}].caches", reason=f"layer {group.layers[0]} keeps a {group.kind}")
-        keep = None if group.resident.cap_tokens is None else group.resident.units(group.resident.cap_tokens)
-        blocks = BlockPool(pool_blocks(pool, request), request.block_size, seed=request.seed + j, keep_blocks=keep)
-        groups.append(CacheGroup(rows, blocks, {}))
-        group_of |= dict.fromkeys(group.layers, groups[-1])
+        rows, state = caches_of(spec.layers[group.layers[0]], group.layers[0])
+        kept = state if group.kind == "state" else rows
+        assert kept is not None
+        groups.append(CacheGroup(kept, BlockPool.of(group, pool_blocks(pool, request), request.block_size, seed=request.seed + j), {}))
+        members.append(group.layers)
     cache = PagedCache(groups, request.block_size, device)
-    cache.group_of = group_of
+    for made, layers in zip(groups, members, strict=True):
+        (cache.state_of if made.is_state else cache.group_of).update(dict.fromkeys(layers, made))
     return cache
 
 
@@ -55,9 +56,10 @@ class Injected(PagedAttention):
     attention interface as they are.
     """
 
-    def __init__(self, model: Any, spec: ModelSpec, cache: PagedCache, dtype: torch.dtype, *, hand_back: bool = False) -> None:
+    def __init__(self, model: Any, spec: ModelSpec, cache: PagedCache, dtype: torch.dtype, *, hand_back: bool = False, scaled: bool = False) -> None:
         super().__init__(cache)
-        self.model, self.dtype = model, dtype
+        self.model, self.dtype, self.scaled = model, dtype, scaled
+        self.states = States(cache, spec)
         self.reads = {i: i if layer.shares_with is None else layer.shares_with for i, layer in enumerate(spec.layers)}
         self.mla = {m.layer_idx: m for m in model.modules() if hasattr(m, "expand_kv") and hasattr(m, "kv_b_proj")}
         self.handed: dict[int, tuple[Tensor, Tensor]] = {}
@@ -87,6 +89,7 @@ class Injected(PagedAttention):
         if not self.hand_back and not set(self.handed) <= self.attended:
             raise NotPassedOn(f"layers {sorted(set(self.handed) - self.attended)[:4]}")
         self.handed.clear()
+        self.bytes_gathered += self.states.flush(self._views)
         return out
 
     @torch.no_grad()
@@ -108,12 +111,14 @@ class Injected(PagedAttention):
         parts = [torch.cat([keys, values], -1)] if layer in self.mla else [keys, values]
         rows = [part.transpose(1, 2) for part in parts]
         if layer not in group.layers:
-            made = [torch.zeros(group.pool.num_blocks, self.cache.block_size, *r.shape[2:], dtype=self.dtype, device=r.device) for r in rows]
-            group.layers[layer] = Pages(made[0], made[1] if len(made) > 1 else None)
-        for tensor, new in zip(group.layers[layer].tensors(), rows, strict=True):
-            write(tensor, view.slots, new)
+            sizes = [r.shape[-1] for r in rows] + [0]
+            shape = Rows(heads=rows[0].shape[2], k_dim=sizes[0], v_dim=sizes[1])
+            group.layers[layer] = Pages.build(shape, group.pool.num_blocks, self.cache.block_size, self.dtype, keys.device, scaled=self.scaled)
+        pages = group.layers[layer]
+        assert isinstance(pages, Pages)
+        pages.write(view.slots, *rows)
         if self.hand_back:
-            held = [self._gathered(tensor, view, keys.dtype) for tensor in group.layers[layer].tensors()]
+            held = self._gathered(pages, view, keys.dtype)
             keys, values = held if len(held) > 1 else held[0].split([keys.shape[-1], values.shape[-1]], -1)
         self.handed[layer] = (keys, values)
         return keys, values
@@ -121,7 +126,8 @@ class Injected(PagedAttention):
     def attend(self, module: Any, query: Tensor, given: tuple[Tensor, Tensor], *, scale: float | None, softcap: float | None, sinks: Tensor | None) -> Tensor:
         """query [B, H, T, D] -> [B, T, H, v_dim], over the rows of the layer that `module` reads. `given`: what the model passes on."""
         layer = self.reads.get(getattr(module, "layer_idx", -1), -1)
-        if not all(_same(a, b) for a, b in zip(given, self.handed.get(layer, ()), strict=True)):
+        stored = self.handed.get(layer)
+        if stored is None or not all(_same(a, b) for a, b in zip(given, stored, strict=True)):
             raise NotPassedOn(f"layer {layer}")
         group, view = self._at(layer)
         pages, rows = group.layers[layer], group.rows
@@ -152,16 +158,24 @@ class Injected(PagedAttention):
             raise UnsupportedModel("probe_injected", field="runner", reason=f"layer {layer} not planned")
         return group, self._views[next(j for j, g in enumerate(self.cache.groups) if g is group)]
 
+    def state_view(self, layer: int) -> View:
+        """The blocks of this step's states of a recurrent layer; raises UnsupportedModel where the plan has none there."""
+        group = self.cache.state_of.get(layer)
+        if group is None:
+            raise UnsupportedModel("probe_injected", field="runner", reason=f"layer {layer} not planned")
+        return self._views[next(j for j, g in enumerate(self.cache.groups) if g is group)]
+
     def _attach(self) -> bool:
         """Points the model at our attention; False where its class does not go through the interface."""
         self.model.set_attn_implementation(ATTENTION)
         return bool(self.model.config.get_text_config()._attn_implementation == ATTENTION)
 
-    def _gathered(self, tensor: Tensor, view: View, dtype: torch.dtype) -> Tensor:
-        """All rows that the table still holds, [B, K, S, D]."""
-        rows = gather(tensor, view.table, dtype)[:, : view.starts[0] + view.count - view.first[0] * self.cache.block_size]
-        self.bytes_gathered += rows.numel() * tensor.dtype.itemsize
-        return rows.transpose(1, 2)
+    def _gathered(self, pages: Pages, view: View, dtype: torch.dtype) -> list[Tensor]:
+        """All rows that the table still holds, keys and (unless latent) values [B, K, S, D]."""
+        keys, values, gathered = pages.read(view.table, dtype)
+        self.bytes_gathered += gathered
+        end = view.starts[0] + view.count - view.first[0] * self.cache.block_size
+        return [tensor[:, :end].transpose(1, 2) for tensor in (keys, values) if tensor is not None]
 
     @contextmanager
     def _paged(self) -> Iterator[None]:

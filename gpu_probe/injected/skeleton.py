@@ -80,9 +80,14 @@ def elements_by_layer(config: Any) -> tuple[int, list[int]]:
     return beside, [layers[i] for i in sorted(layers)]
 
 
-def needed_bytes(elements: int, spec: ModelSpec, pools: tuple[Pool, ...], request: ProbeRequest, compute_bytes: int, count: int) -> int:
-    """Bytes of weights, pages of the first `count` layers and working memory; the last is an estimate on the safe side."""
-    share = sum(pool_blocks(p, request) * p.groups[0].bytes_per_unit() for p in pools) * count // max(1, len(spec.layers))
+def working_bytes(spec: ModelSpec, request: ProbeRequest) -> int:
+    """Activations, logits and scratch at the prefill: an estimate on the safe side."""
     widest = max((layer.attention.q_heads * (layer.attention.qk_dim + layer.attention.v_dim) for layer in spec.layers if layer.attention), default=0)
     per_token = 16 * spec.hidden_size + 4 * widest + 2 * spec.vocab_size
-    return elements * compute_bytes + share + request.batch * request.prompt * per_token * 4 + 6 * SCRATCH_BYTES + FIXED_BYTES
+    return request.batch * request.prompt * per_token * 4 + 6 * SCRATCH_BYTES
+
+
+def needed_bytes(elements: int, spec: ModelSpec, pools: tuple[Pool, ...], request: ProbeRequest, compute_bytes: int, count: int) -> int:
+    """Bytes of weights, pages of the first `count` layers and working memory."""
+    share = sum(pool_blocks(p, request) * p.groups[0].bytes_per_unit() for p in pools) * count // max(1, len(spec.layers))
+    return elements * compute_bytes + share + working_bytes(spec, request) + FIXED_BYTES

@@ -19,6 +19,16 @@ def _own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _small_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host reads and multiplies is of no interest to most tests, and takes longer than their models."""
+    from gpu_probe.figures import ceilings, pace
+
+    monkeypatch.setattr(ceilings, "READ_BYTES", {"cpu": 2**20})
+    monkeypatch.setattr(pace, "READ_BYTES", {"cpu": 2**20, "cuda": 2**20})
+    monkeypatch.setattr(ceilings, "PRODUCT_SIZE", {"cpu": 64})
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get("KVLEDGER_CHECK_ALL") == "1":
         return

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from gpu_probe.client import PROJECT, ProbeRun, ProbeStatus, start
+from gpu_probe.child import PROJECT
+from gpu_probe.client import ProbeRun, ProbeStatus, start
 from gpu_probe.result import ProbeRequest
 from planner.errors import InvalidInput, UnsupportedValue
 
@@ -115,7 +116,7 @@ def test_lines_that_are_no_events_are_kept_as_log() -> None:
 
 
 def test_the_parent_ends_a_child_that_lost_its_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_probe.client.PARENT_SLACK_S", 0.0)
+    monkeypatch.setattr("gpu_probe.child.PARENT_SLACK_S", 0.0)
     end = child("import time\ntime.sleep(60)", limit_s=0.5).wait(10)
     assert end.error is not None
     assert end.error["type"] == "ProbeTimeLimit"

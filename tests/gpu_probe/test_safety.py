@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from gpu_probe import device, lock
-from gpu_probe.client import PROJECT, ProbeRun, start
+from gpu_probe.child import PROJECT
+from gpu_probe.client import ProbeRun, start
 from gpu_probe.errors import ProbeOutOfMemory
 from gpu_probe.pool import PoolExhausted
 from gpu_probe.result import ProbeRequest
@@ -138,6 +139,39 @@ def test_a_second_probe_waits_for_the_first_and_then_runs() -> None:
     end = second.wait(40)
     assert end.error is None
     assert end.result is not None
+
+
+def test_a_probe_that_another_one_starts_does_not_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lock.held(for_children=True):
+        assert start(LLAMA, ProbeRequest(device="cpu", prompt=20, output=2), threads=1).wait(60).result is not None
+    assert lock.HOLDER_VARIABLE not in os.environ
+    with lock.held():
+        monkeypatch.setenv(lock.HOLDER_VARIABLE, "1")  # lives, but does not hold it
+        with pytest.raises(lock.ProbeBusy), lock.held(wait_s=0.0):
+            pass
+
+
+@pytest.mark.parametrize("command", ["sweep", "bench", "suite", "dist", "gpu-check"])
+def test_everything_that_measures_waits_its_turn(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """In this process: another one holds the lock, and nothing begins."""
+    from gpu_probe import __main__ as main
+
+    monkeypatch.setattr(lock, "WAIT_S", 0.05)
+    monkeypatch.setattr(main.Out, "take_over", lambda self: None)
+    monkeypatch.setitem(main.COMMANDS, command, (lambda options, out: pytest.fail("began"), main.COMMANDS[command][1]))
+    code = "import time\nfrom gpu_probe import lock\nwith lock.held():\n    print('held', flush=True)\n    time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        assert main.main([command, "--json"]) == 2
+    finally:
+        holder.kill()
+        holder.wait(10)
+        holder.stdout.close()
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert lines[0] == {"ev": "phase", "name": "wait", "done": 0, "total": 1}
+    assert lines[-1]["error"]["code"] == "probe_busy"
 
 
 def test_waiting_has_an_end_and_names_the_holder() -> None:

@@ -13,8 +13,8 @@ import pytest
 from gpu_probe import dist, suite
 from gpu_probe.calibration import Calibration, of, steady
 from gpu_probe.claims import HOLDS, NOT, UNDECIDED, VERDICTS, Spread, both, ranks, sizes
-from gpu_probe.claims.runs import Host
 from gpu_probe.errors import ProbeFault, ProbeOutOfMemory
+from gpu_probe.figures.ceilings import Host
 from planner.errors import InvalidInput, NotAConfig, UnsupportedValue
 from planner.messages import render
 from tests.conftest import ROOT
