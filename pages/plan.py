@@ -75,10 +75,10 @@ with errors.shown():
     if st.session_state["_own"] is None:
         st.caption(render("page.permalink"), help=render("page.permalink.help"))
         st.text(state.permalink(current.scenario))
-    loaded, mix = current.loaded, mix_view.chosen()
+    loaded, declared, mix = current.loaded, current.harmless, mix_view.chosen()
     st.download_button(
         render("page.download_plan"),
-        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, mix=mix),
+        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix),
         file_name=file_name(p, "json"),
         mime=MIME["json"],
         on_click="ignore",

@@ -11,7 +11,16 @@ from planner.errors import PlannerError
 from planner.messages import render
 
 HERE = Path(__file__).resolve().parent
-ICONS = {"plan": ":material/memory:", "layers": ":material/layers:", "validate": ":material/fact_check:", "report": ":material/description:"}
+ICONS = {
+    "plan": ":material/memory:",
+    "layers": ":material/layers:",
+    "compare": ":material/compare:",
+    "serve": ":material/speed:",
+    "validate": ":material/fact_check:",
+    "reconcile": ":material/plagiarism:",
+    "report": ":material/description:",
+    "learn": ":material/school:",
+}
 
 # An emoji: an icon of Streamlit's own set would be fetched from outside.
 st.set_page_config(page_title=render("app.title"), page_icon="\N{BAR CHART}", layout="wide")

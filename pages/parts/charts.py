@@ -104,8 +104,8 @@ def heat(p: CapacityPlan, h: HeatMap) -> go.Figure:
             "layout": {
                 "height": 410,
                 "margin": {**MARGIN, "t": 34},
-                "xaxis": _powers_axis(render("page.heat.x"), x, h.tokens),
-                "yaxis": _powers_axis(render("page.heat.y"), y, h.sequences),
+                "xaxis": powers_axis(render("page.heat.x"), x, h.tokens),
+                "yaxis": powers_axis(render("page.heat.y"), y, h.sequences),
                 "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
                 "clickmode": "event+select",
                 "dragmode": False,
@@ -162,7 +162,7 @@ def _heat_hover(h: HeatMap, i: int, j: int) -> str:
     return render("page.heat.hover", {"sequences": count(h.sequences[i]), "tokens": count(h.tokens[j]), "gib": gib(size), "bytes": count(size), "fits": fits})
 
 
-def _powers_axis(title: str, at: list[float], values: tuple[int, ...]) -> dict[str, Any]:
+def powers_axis(title: str, at: list[float], values: tuple[int, ...]) -> dict[str, Any]:
     return {
         "title": {"text": title}, "tickmode": "array", "tickvals": at, "ticktext": [short_count(v) for v in values], "range": [at[0] - 0.5, at[-1] + 0.5],
         "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True,

@@ -35,7 +35,12 @@ def headline(p: CapacityPlan) -> None:
         )
         _metric("kv_sequence", gib(p.sequence_bytes), {"tokens": tokens}, {"bytes": count(p.sequence_bytes), "engine": s.engine, "tokens": tokens})
         _metric("max_sequences", count(p.total_max_sequences), {"tokens": tokens}, {"replicas": p.replicas})
-        _metric("longest", count(p.longest_context_tokens()), {}, {"limit": count(p.model.max_context_tokens) if p.model.max_context_tokens else "-"})
+        _metric(
+            "longest",
+            count(p.longest_context_tokens()),
+            {"by": render(f"longest.by.{p.longest_context_by}")},
+            {"limit": count(p.model.max_context_tokens) if p.model.max_context_tokens else "-"},
+        )
 
 
 def _metric(code: str, value: str, delta: dict[str, object], help_: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ from pages.parts import errors, source, state, tables
 from planner.dtypes import KV_DTYPES
 from planner.hardware import names as gpu_names
 from planner.messages import render
-from planner.scenario import CACHE_TYPES, ENGINE_NAMES, OPTIONS, WEIGHT_DTYPES
+from planner.scenario import ENGINE_NAMES, OPTIONS, WEIGHT_DTYPES
 from planner.sources import catalog
 
 ENGINES = ("vllm", *(e for e in ENGINE_NAMES if e != "vllm"))
@@ -18,11 +18,16 @@ CHOICES = {"kv_dtype": KV_DTYPES, "weight_dtype": (state.AUTO, *WEIGHT_DTYPES), 
 NUMBERS = ("tp", "pp", "dp_attention", "ep", "dcp", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size", "encoder_tokens",
            "num_speculative_tokens", "shared_prefix")  # fmt: skip
 FLAGS = ("prefix_caching", "hybrid_kv_cache_manager", "async_scheduling")
-FRACTIONS = ("memory_fraction", "swa_full_tokens_ratio", "mamba_full_memory_ratio")
-# llama.cpp's own choices, drawn while it is the engine.
-CONTEXT_CHOICES = {"cache_type_k": (state.AUTO, *CACHE_TYPES), "cache_type_v": (state.AUTO, *CACHE_TYPES), "flash_attn": OPTIONS["flash_attn"].choices}
-CONTEXT_NUMBERS, CONTEXT_FLAGS = ("parallel", "n_gpu_layers", "n_ubatch", "n_rs_seq"), ("kv_unified", "swa_full")
-ADVANCED = (*CHOICES, *NUMBERS, *FRACTIONS, *state.TEXTS, *FLAGS, *CONTEXT_CHOICES, *CONTEXT_NUMBERS, *CONTEXT_FLAGS)
+FRACTIONS = ("memory_fraction", "swa_full_tokens_ratio", "mamba_full_memory_ratio", "cross_kv_cache_fraction")
+# What one engine alone has: drawn while it is the engine, or where the address has one.
+ENGINE_OWN = {
+    "vllm": ("enforce_eager",),
+    "llamacpp": ("cache_type_k", "cache_type_v", "flash_attn", "parallel", "n_gpu_layers", "n_ubatch", "n_rs_seq", "kv_unified", "swa_full"),
+    "trtllm": ("window_pools",),
+    "transformers": ("cache_implementation", "cache_backend", "cache_nbits", "cache_residual"),
+}
+LOAD = ("samples", "beams", "images", "max_loras", "max_lora_rank")  # what each sequence brings along
+ADVANCED = (*CHOICES, *NUMBERS, *FRACTIONS, *state.TEXTS, *FLAGS, *LOAD, *(name for names in ENGINE_OWN.values() for name in names))
 
 
 def draw() -> source.Current:
@@ -39,6 +44,7 @@ def draw() -> source.Current:
         _own()
         _advanced()
     state.link_faults()
+    state.keep_in_address()
     _which()
     with st.spinner(show_time=False, text=""):
         return source.current()
@@ -73,22 +79,27 @@ def _advanced() -> None:
             for name in FRACTIONS:
                 st.number_input(**_named(name), min_value=0.01, max_value=1.0, value=None, step=0.01, format="%.4g", bind="query-params", width=150)
             for name in state.TEXTS:
-                st.text_input(**_named(name), bind="query-params", max_chars=40, width=150)
+                st.text_input(**_named(name), bind="query-params", max_chars=int(OPTIONS[name].high) if OPTIONS[name].kind == "text" else 40, width=150)
             for name in FLAGS:
                 st.checkbox(**_named(name), value=True, bind="query-params")
-        if s["engine"] == "llamacpp":
-            _context()
+            for name in LOAD:
+                _field(name)
+        for engine, own in ENGINE_OWN.items():
+            if s["engine"] == engine or any(name in st.query_params for name in own):
+                with st.container(horizontal=True, vertical_alignment="bottom"):
+                    for name in own:
+                        _field(name)
 
 
-def _context() -> None:
-    """What llama.cpp's context is made with."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        for name, options in CONTEXT_CHOICES.items():
-            st.selectbox(**_named(name), options=options, bind="query-params", width=150)
-        for name in CONTEXT_NUMBERS:
-            _number(name, width=150)
-        for name in CONTEXT_FLAGS:
-            st.checkbox(**_named(name), value=False, bind="query-params")
+def _field(name: str) -> None:
+    """The widget of one option, by its kind."""
+    o, default = OPTIONS[name], getattr(state.DEFAULTS, name)
+    if o.kind == "choice":
+        st.selectbox(**_named(name), options=o.choices if default else (state.AUTO, *o.choices), bind="query-params", width=150)
+    elif o.kind == "flag":
+        st.checkbox(**_named(name), value=default, bind="query-params")
+    else:
+        _number(name, width=150)
 
 
 def _which() -> None:

@@ -1,35 +1,40 @@
-"""The probe as a child process of this session: started, watched, ended with it. No torch here: the child has it."""
+"""Probes and suites as child processes of this session: started, watched, ended with it; their results kept. No torch: the child has it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from gpu_probe import claims
-from gpu_probe.client import ProbeRun, start
+from gpu_probe.client import ProbeRun, SuiteRun, partial, start, start_suite
 from gpu_probe.result import ProbeRequest, ProbeResult
+from gpu_probe.uploads import read_result, sane
 from pages.parts.errors import caught
 from pages.parts.source import Current
 from planner.dtypes import KvLayout, kv_layout
 from planner.engines.probe import allocate, chosen_layers, predicted_kv_bytes
-from planner.errors import NotAConfig, PlannerError
+from planner.errors import PlannerError
 from planner.messages import render
 from planner.model import ModelSpec
-from planner.report.content import probe_rows
 from planner.sources import text
 from planner.units import parse_bytes
 
-RESULT, ERROR, SAID, SUITE = "_probe_result", "_probe_error", "_probe_said", "_probe_suite"
+RESULTS, ERROR, SAID = "_probe_results", "_probe_error", "_probe_said"
+SUITE, SUITE_ERROR, SUITE_SAID = "_suite", "_suite_error", "_suite_said"
+SHOWN, NEWEST = "probe_shown", "_probe_newest"
+MOST_RESULTS = 8
 FLOATS = ("fp32", "bf16", "fp16")
 MEMORY_CAP_BYTES = parse_bytes("4GiB", "memory_cap")
 
 
 @dataclass(slots=True)
 class Job:
-    run: ProbeRun | None = None
+    """At most one child a session: a second would measure the first."""
+
+    run: ProbeRun | SuiteRun | None = None
 
     def end(self) -> None:
         if self.run is not None:
@@ -57,7 +62,7 @@ def predict(model: ModelSpec, r: ProbeRequest) -> Prediction:
     layers = chosen_layers(model, r.layers)
 
     def held(which: tuple[int, ...] | None) -> int:
-        return predicted_kv_bytes(allocate(model, kv=kv, block_size=r.block_size, layers=which), r.batch, r.tokens())
+        return predicted_kv_bytes(allocate(model, kv=kv, block_size=r.block_size, layers=which), r.batch, r.tokens(), r.shared_tokens())
 
     return Prediction(bytes=held(layers), whole_bytes=held(None), layers=len(layers))
 
@@ -68,15 +73,30 @@ def _kv(model: ModelSpec, r: ProbeRequest) -> KvLayout:
     return kv_layout(own if r.kv_dtype == "auto" else r.kv_dtype)
 
 
-def begin(current: Current, r: ProbeRequest, harmless: tuple[str, ...] = ()) -> None:
-    """A callback. What is refused before a process exists is kept as an error like any other."""
+def begin(current: Current, r: ProbeRequest, runner: str, harmless: tuple[str, ...] = ()) -> None:
+    """A callback."""
+    _begin(ERROR, SAID, lambda: start(current.loaded.raw, r, name=current.model.name, harmless=harmless, runner=runner))
+
+
+def begin_suite(only: tuple[str, ...], device: str, time_limit_s: float) -> None:
+    """A callback."""
+    _begin(SUITE_ERROR, SUITE_SAID, lambda: start_suite(only=only, device=device, time_limit_s=time_limit_s))
+
+
+def _begin(error: str, said: str, make: Callable[[], ProbeRun | SuiteRun]) -> None:
+    """What is refused before a process exists is kept as an error like any other."""
     s = st.session_state
-    s[ERROR], s[SAID] = None, None
+    s[error], s[said] = None, None
     try:
         job().end()
-        job().run = start(current.loaded.raw, r, name=current.model.name, harmless=harmless)
+        job().run = make()
     except Exception as e:
-        s[ERROR] = caught(e).to_json()
+        s[error] = caught(e).to_json()
+
+
+def probing() -> bool:
+    run = job().run
+    return run is not None and not isinstance(run, SuiteRun)
 
 
 def cancel() -> None:
@@ -85,25 +105,33 @@ def cancel() -> None:
 
 @st.fragment(run_every=0.5)
 def watch() -> None:
-    """Drawn only while a child runs: the phase, then one whole rerun at its end."""
+    """Drawn only while a probe runs: the phase, then one whole rerun at its end."""
     run = job().run
-    if run is None:
+    if run is None or isinstance(run, SuiteRun):
         return
     status = run.poll()
-    text_ = (
-        render("page.probe.starting")
-        if status.phase == "start"
-        else render("page.probe.running", {"phase": status.phase, "done": status.done, "total": status.total})
-    )
-    st.progress(min(1.0, max(0.0, status.fraction)), text=text_)
+    code = {"start": "page.probe.starting", "wait": "page.suite.wait"}.get(status.phase, "page.probe.running")
+    st.progress(min(1.0, max(0.0, status.fraction)), text=render(code, {"phase": status.phase, "done": status.done, "total": status.total}))
     if status.running:
         return
     s = st.session_state
     job().run = None
     if status.result is not None:
-        s[RESULT] = status.result
+        keep(status.result)
     s[ERROR] = status.error
     s[SAID] = "page.probe.cancelled" if status.cancelled else None
+    st.rerun()
+
+
+def finish_suite(run: SuiteRun) -> None:
+    """Called once the suite's child is gone: keeps its result, or what was finished of it, and reruns the page."""
+    status, s = run.poll(), st.session_state
+    job().run = None
+    found = status.result or partial(status)
+    if found is not None:
+        s[SUITE] = found
+    s[SUITE_ERROR] = status.error
+    s[SUITE_SAID] = None if not status.cancelled else "page.suite.cancelled" if found else "page.suite.nothing"
     st.rerun()
 
 
@@ -116,10 +144,12 @@ def uploaded() -> None:
     try:
         raw = parsed(file.getvalue(), file.name)
         if raw.get("form") == claims.FORM:
+            sane(raw)
             claims.read(raw)
-            s[SUITE], s[ERROR] = raw, None
+            s[SUITE], s[SUITE_ERROR], s[SUITE_SAID] = raw, None, None
         else:
-            s[RESULT], s[ERROR] = read_result(raw), None
+            keep(read_result(raw))
+        s[ERROR] = s[SAID] = None
     except Exception as e:
         s[ERROR] = caught(e).to_json()
 
@@ -135,43 +165,33 @@ def parsed(data: bytes, name: str) -> dict[str, Any]:
     return raw
 
 
-def read_result(raw: dict[str, Any]) -> ProbeResult:
-    """A result as `gpu_probe run --json` printed it. Raises PlannerError."""
-    try:
-        result = ProbeResult.from_json(raw)
-        _check(result)
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise NotAConfig("result_unreadable", field=str(e).strip("'")[:80]) from e
-    return result
+def keep(found: ProbeResult) -> None:
+    """The newest first; one that is there already moves to the front."""
+    s = st.session_state
+    s[RESULTS] = [found, *(r for r in s.get(RESULTS, ()) if r != found)][:MOST_RESULTS]
+    s[NEWEST] = True
 
 
-def _check(result: ProbeResult) -> None:
-    """Everything that the pages format is a number where it should be one."""
-    probe_rows(result.to_json())
-    for name in (
-        "predicted_kv_bytes",
-        "measured_kv_bytes",
-        "ttft_s",
-        "tokens_per_s",
-        "prefill_tokens_per_s",
-        "decode_tokens_per_s",
-        "layers_run",
-        "layers_total",
-    ):
-        value = getattr(result, name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(name)
-    for part in (result.versions, result.model, *result.notes):
-        if not isinstance(part, Mapping):
-            raise TypeError("notes")
+def results() -> list[ProbeResult]:
+    """Those of this session, the newest first."""
+    return list(st.session_state.get(RESULTS, ()))
 
 
 def result() -> ProbeResult | None:
-    found: Any = st.session_state.get(RESULT)
-    return found if isinstance(found, ProbeResult) else None
+    """The one that is shown, and goes into a report."""
+    found, s = results(), st.session_state
+    chosen = 0 if s.get(NEWEST) else s.get(SHOWN) or 0
+    return found[chosen] if isinstance(chosen, int) and 0 <= chosen < len(found) else found[0] if found else None
+
+
+def forget() -> None:
+    """A callback: all results of this session."""
+    for name in (RESULTS, ERROR, SAID, SUITE, SUITE_ERROR, SUITE_SAID):
+        st.session_state[name] = None if name != RESULTS else []
+    st.session_state[NEWEST] = True
 
 
 def suite() -> Mapping[str, Any] | None:
-    """A suite's result from elsewhere, checked."""
+    """A suite's result, of this host or from elsewhere, checked."""
     found: Any = st.session_state.get(SUITE)
     return found if isinstance(found, Mapping) else None

@@ -39,11 +39,11 @@ def draw(p: CapacityPlan) -> None:
     with st.expander(render("page.mix"), key="mix", on_change="rerun", expanded=bool(s["_mix"] or state.lengths_text())) as box:
         if not (box.open or s["_mix"] or state.lengths_text()):
             return
-        if "lengths" not in s and s.get("_lengths"):
-            s["lengths"] = s["_lengths"]  # back from another page
+        if "lengths" not in s:
+            s["lengths"] = state.lengths_text()  # from the address, or back from another page
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.text_input(
-                render("input.lengths"), key="lengths", bind="query-params", max_chars=MAX_LENGTHS_TEXT, on_change=_typed, width=480,
+                render("input.lengths"), key="lengths", max_chars=MAX_LENGTHS_TEXT, on_change=_typed, width=480,
                 placeholder="512+128:0.7,8192+1024:0.3", help=render("input.lengths.help"),
             )  # fmt: skip
             st.file_uploader(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
 
 import streamlit as st
 
-from gpu_probe import calibration, claims
+from gpu_probe import measurements
 from gpu_probe.result import ProbeRequest, ProbeResult, ProbeRow
-from pages.parts import tables
+from pages.parts import jobs, probe_table, tables
 from pages.parts.errors import plain
 from pages.parts.jobs import Prediction
-from planner.errors import PlannerError
 from planner.messages import render
 from planner.report.content import probe_value
-from planner.units import count, memory, seconds
+from planner.units import count, memory, percent, seconds
 
 WIDTH = 205
 NOTE_COLUMNS = ("level", "text", "field")
@@ -46,30 +44,66 @@ def outcome(r: ProbeResult, model_name: str) -> None:
         rates = {"rate": _rate(r.tokens_per_s), "decode": _rate(r.decode_tokens_per_s)}
         _metric(render("page.probe.rate"), render("page.probe.rate.value", rates), render("page.probe.rate.delta", rates))
         _metric(render("page.probe.error"), "-" if r.logits_max_rel_error is None else f"{r.logits_max_rel_error:.1e}", render("page.probe.error.delta"))
+        _pace(r)
     st.subheader(render("page.probe.table"), anchor=False)
-    tables.text(tables.Listing(columns=("line", "predicted", "measured", "difference", "how"), rows=tuple(_row(row) for row in r.rows)))
+    tables.text(
+        tables.Listing(
+            columns=("line", "predicted", "measured", "difference", "how"),
+            rows=tuple(_row(row) for row in r.rows if (row.predicted, row.measured) != (None, None)),
+        )
+    )
     versions = ", ".join(sorted(f"{k} {v}" for k, v in r.versions.items()))
     facts = {"device_name": r.device_name, "backend": r.backend, "layers_run": r.layers_run, "layers_total": r.layers_total, "kv_dtype": r.kv_dtype,
              "compute_dtype": r.compute_dtype, "versions": versions}  # fmt: skip
     st.caption(render("page.probe.where", {k: plain(str(v)) for k, v in facts.items()}))
+    if r.backends_refused:
+        refused = ", ".join(render("page.probe.refused.one", {k: plain(str(b.get(k, ""))) for k in ("name", "reason")}) for b in r.backends_refused)
+        st.caption(render("page.probe.refused", {"refused": refused}))
     if r.notes:
         rows = tuple({c: str(n.get(c, "")) for c in NOTE_COLUMNS} for n in r.notes)
         tables.text(tables.Listing(columns=NOTE_COLUMNS, rows=rows))
 
 
-def suite(result: Mapping[str, Any]) -> None:
-    """The claims of the articles beside what some host measured, and what that host is worth to a latency model."""
-    st.subheader(render("page.suite.title"), anchor=False)
-    st.caption(render("page.suite.about", {"device": plain(str(result.get("device_name", ""))[:80])}))
-    rows = [{"claims": " ".join(i.claims), "says": i.says, "found": i.measured, "verdict": render(f"suite.verdict.{i.verdict}")} for i in claims.read(result)]
-    tables.text(tables.Listing(columns=("claims", "says", "found", "verdict"), rows=tuple(rows)))
-    try:
-        c = calibration.of(result)
-    except PlannerError as e:
-        st.info(render("page.suite.no_calibration", {"reason": plain(e.message)}))
-    else:
-        words = {"read": f"{c.read_bytes_per_s / 1e9:.3g}", "flop": f"{c.flop_per_s / 1e9:.3g}", "fixed": seconds(c.t_fixed_s), "layer": seconds(c.t_layer_s)}
-        st.caption(render("page.suite.calibration", words))
+def results(model_name: str) -> None:
+    """The one that was chosen, and all of this session side by side."""
+    found = jobs.results()
+    if st.session_state.pop(jobs.NEWEST, False):
+        st.session_state[jobs.SHOWN] = 0
+    if len(found) > 1:
+        names = probe_table.names(found)
+        st.selectbox(render("page.probe.shown"), range(len(found)), key=jobs.SHOWN, format_func=lambda i: names[i], width=420,
+                     help=render("page.probe.shown.help"), persist_state="session")  # fmt: skip
+    result = jobs.result()
+    assert result is not None
+    outcome(result, model_name)
+    with st.container(horizontal=True):
+        body = json.dumps(result.to_json(), indent=1)
+        st.download_button(render("page.probe.download"), data=body, file_name="probe-result.json", mime="application/json", on_click="ignore",
+                           key="probe_download", icon=":material/download:")  # fmt: skip
+        st.button(render("page.probe.forget"), key="probe_forget", on_click=jobs.forget, help=render("page.probe.forget.help"))
+    if len(found) > 1:
+        st.subheader(render("page.probe.compare"), anchor=False)
+        probe_table.side_by_side(found)
+
+
+def gpu_note() -> None:
+    """Until a measurement of a GPU lies beside the code: that its path was not timed."""
+    if not measurements.of_gpus():
+        st.caption(render("page.suite.gpu_unmeasured"))
+
+
+def _pace(r: ProbeResult) -> None:
+    """Decode against the ceilings of the same run, and the largest batch; a result of an older version has neither."""
+    rate, share = (probe_table.number(r.roofline, name) for name in ("bytes_per_s", "share"))
+    if rate is not None:
+        code = "page.probe.roofline.share" if share is not None else "page.probe.roofline.none"
+        words = {"share": percent(share or 0), "bound": plain(str(r.roofline.get("bound") or "-"))}
+        _metric(render("page.probe.roofline"), render("page.probe.roofline.value", {"rate": f"{rate / 1e9:.3g}"}), render(code, words))
+    found, predicted = (probe_table.number(r.capacity, name) for name in ("found", "predicted"))
+    if found is not None and predicted is not None:
+        words = {"predicted": count(predicted), "tokens": count(probe_table.number(r.capacity, "tokens") or 0)}
+        agree = "green" if found == predicted else "red"
+        _metric(render("page.probe.capacity"), render("page.probe.capacity.value", {"found": count(found)}), render("page.probe.capacity.delta", words), agree)
 
 
 def _row(row: ProbeRow) -> dict[str, str]:

@@ -36,6 +36,8 @@ def smallest_memory(p: CapacityPlan) -> None:
         with st.container(horizontal=True, vertical_alignment="center", border=True):
             st.markdown(plain(text), width="stretch")
             st.button(render("page.take"), key=f"take_smallest_{i}", on_click=state.take, args=(changes,))
+    if found.flags:
+        st.caption(plain(render("page.smallest.flags", {"flags": "; ".join(found.flags)})))
 
 
 def offer(p: CapacityPlan) -> None:

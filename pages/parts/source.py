@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
 
 from pages.parts import state
 from pages.parts.errors import caught
-from planner.api import model_of, with_stored_weights
+from planner.api import model_of
 from planner.cache import Kind
 from planner.capacity import CapacityPlan, plan
+from planner.draft import attach
+from planner.engines.options import for_engine
 from planner.errors import PlannerError
 from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.model import ModelSpec
-from planner.report.json import Saved, is_report, read_back
+from planner.saved import Saved, is_report, read_back
 from planner.scenario import Scenario
 from planner.sources import Loaded, load, load_bytes
 from planner.why import deciding_keys
@@ -36,6 +38,7 @@ class Upload:
     loaded: Loaded | None = None
     model: ModelSpec | None = None
     saved: Saved | None = None
+    harmless: tuple[str, ...] = ()
     error: PlannerError | None = None
 
 
@@ -46,20 +49,21 @@ class Current:
     scenario: Scenario
     loaded: Loaded
     model: ModelSpec
+    harmless: tuple[str, ...] = ()
 
     def plan(self) -> CapacityPlan:
-        chosen = with_stored_weights(self.scenario, self.loaded.provenance)
-        return plan(self.model, find(chosen.gpu) if chosen.gpu else None, chosen)
+        model, chosen = attach(self.model, self.scenario, self.loaded.provenance, _draft)
+        return plan(model, find(chosen.gpu) if chosen.gpu else None, chosen)
 
     def by_architecture(self) -> Footprint:
         """The load's bytes with no engine, which every model that was read has."""
-        return measure(self.model, None, replace(self.scenario, engine="architecture"))
+        return measure(self.model, None, for_engine(self.scenario, "architecture"))
 
     def deciding_keys(self) -> dict[Kind, tuple[tuple[str, Any], ...]]:
         """Which keys of the file decide what; found once a file and session."""
-        s, key = st.session_state, (self.loaded.provenance, harmless())
+        s, key = st.session_state, (self.loaded.provenance, self.harmless)
         if s.get("_why", (None,))[0] != key:
-            s["_why"] = (key, deciding_keys(self.loaded.raw, harmless()))
+            s["_why"] = (key, deciding_keys(self.loaded.raw, self.harmless))
         found: dict[Kind, tuple[tuple[str, Any], ...]] = s["_why"][1]
         return found
 
@@ -92,25 +96,23 @@ def uploaded() -> None:
     if fresh:
         s["_own"], first = fresh[0]
         if first.saved:
-            _take_saved(first.saved)
+            _take_saved(first.saved, first.name)
     elif s["_own"] not in ("paste", None, *s["_uploads"]):
         s["_own"] = None
 
 
 def _read(name: str, data: bytes) -> Upload:
     try:
-        loaded, saved = load_bytes(data, name), None
+        loaded, saved, keys = load_bytes(data, name), None, harmless()
         if is_report(loaded.raw):
             saved = read_back(loaded.raw)
-            loaded = Loaded(name=saved.name or loaded.name, raw=saved.config or {}, provenance={**saved.provenance, "saved_plan": name[:120]})
-            if saved.config is None:
-                loaded = load(saved.scenario.model, allow_paths=False)
-        return Upload(name=name, loaded=loaded, model=model_of(loaded, harmless()), saved=saved)
+            loaded, keys = saved.loaded(), tuple(dict.fromkeys((*saved.harmless, *keys)))
+        return Upload(name=name, loaded=loaded, model=model_of(loaded, keys), saved=saved, harmless=keys)
     except Exception as e:
         return Upload(name=name, error=caught(e))
 
 
-def _take_saved(saved: Saved) -> None:
+def _take_saved(saved: Saved, file_name: str) -> None:
     """A saved plan brings its choices; a catalog or hub model goes back into the model field, so that it has a permalink again."""
     changes = saved.scenario.to_json()
     name = changes.pop("model")
@@ -120,6 +122,8 @@ def _take_saved(saved: Saved) -> None:
         if kind == "catalog":
             st.session_state["_own"] = None
     state.take(changes)
+    if saved.mix_beyond_text():
+        st.session_state["_mix"] = (file_name[:120], saved.mix)
 
 
 def current() -> Current:
@@ -131,14 +135,25 @@ def current() -> Current:
         assert upload.loaded is not None
         assert upload.model is not None
         loaded, model = upload.loaded, upload.model
-        name = loaded.name
-    elif own == "paste":
+        name = upload.saved.scenario.model if upload.saved else loaded.name
+        return Current(scenario=state.scenario(name[:400]), loaded=loaded, model=model, harmless=upload.harmless)
+    if own == "paste":
         loaded, model = _once(("paste", s["paste"]), lambda: load_bytes(s["paste"].encode("utf-8", "surrogatepass"), ""))
         name = loaded.name
     else:
         name, token = str(s["model"] or ""), s.get("hub_token") or None
         loaded, model = _once((name, token), lambda: load(name, token=token, allow_paths=False))
-    return Current(scenario=state.scenario(name[:400]), loaded=loaded, model=model)
+    return Current(scenario=state.scenario(name[:400]), loaded=loaded, model=model, harmless=harmless())
+
+
+def _draft(name: str) -> Loaded:
+    """The config of a draft model, fetched once while its name stays."""
+    s = st.session_state
+    key = (name, s.get("hub_token") or None)
+    if s.get("_drafted", (None,))[0] != key:
+        s["_drafted"] = (key, load(name, token=key[1], allow_paths=False))
+    found: Loaded = s["_drafted"][1]
+    return found
 
 
 def _once(key: tuple[Any, ...], get: Callable[[], Loaded]) -> tuple[Loaded, ModelSpec]:

@@ -1,6 +1,7 @@
 """The choices of one session: widget values, bound to the address. Nothing at module level.
 
-Every field of a Scenario that has a widget is bound to the query parameter of the same name, so the address is the permalink.
+Every field of a Scenario is a query parameter of the same name, on every page, so the address is the permalink. A widget that all
+pages draw is bound to its parameter, and the browser writes it; the other fields are written by `keep_in_address`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from planner.mix import from_text
 from planner.scenario import OPTIONS, Scenario, from_options
 
 AUTO = "auto"
-TEXTS = ("kv_memory", "weight_bytes", "engine_version")
-CARRIED = ("prompt", "output")
+TEXTS = ("kv_memory", "weight_bytes", "engine_version", "kv_offload", "draft", "used_memory_bytes")
+TARGETS = ("target_ttft", "target_itl")
+SERVED = (*TARGETS, "prefill_policy")
+CARRIED = ("prompt", "output", *SERVED)
+UNBOUND = ("lengths", *CARRIED)
 MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", "lengths", *CARRIED)
 DEFAULTS = Scenario()
 
@@ -33,15 +37,30 @@ def begin() -> None:
     s["_begun"], s["_own"], s["_uploads"], s["_link_faults"], s["_carried"] = True, None, {}, [], {}
     s["_mix"] = s["_mix_fault"] = None
     asked = {k: v for k, v in st.query_params.to_dict().items() if k in OPTIONS}
+    bad = set()
     for name, value in asked.items():
         try:
             from_options({name: value})
         except PlannerError as e:
+            bad.add(name)
             s["_link_faults"].append(e.message)
-    if any(name in asked for name in CARRIED) and "tokens" not in asked and not s["_link_faults"]:
-        chosen = from_options({k: v for k, v in asked.items() if k in CARRIED})
+    carried = {k: v for k, v in asked.items() if k in CARRIED and k not in bad}
+    if carried:
+        chosen = from_options(carried)
         s["_carried"] = {name: getattr(chosen, name) for name in CARRIED}
-        s["tokens"] = chosen.tokens
+        if "tokens" not in asked:
+            s["tokens"] = chosen.tokens
+
+
+def keep_in_address() -> None:
+    """Writes the fields without a bound widget: a widget that only one page draws would take its parameter along when that page is left."""
+    wanted = {"lengths": lengths_text(), **{name: str(value) for name, value in st.session_state["_carried"].items() if value}}
+    changed = {name: value for name in UNBOUND if (value := wanted.get(name)) and st.query_params.get(name) != value}
+    if changed:
+        st.query_params.update(changed)  # at once: each change is a message to the browser
+    for name in UNBOUND:
+        if not wanted.get(name) and name in st.query_params:
+            del st.query_params[name]
 
 
 def link_faults() -> None:
@@ -50,30 +69,35 @@ def link_faults() -> None:
 
 
 def tokens_changed() -> None:
-    st.session_state["_carried"] = {}
+    st.session_state["_carried"] = _served()
     st.session_state["_link_faults"] = []
+
+
+def _served() -> dict[str, Any]:
+    """What was asked of the times; it stays when lengths change."""
+    return {name: value for name, value in st.session_state["_carried"].items() if name in SERVED and value}
 
 
 def take(changes: Mapping[str, Any]) -> None:
     """Sets widgets to these values of a Scenario; a callback, so that it runs before they are drawn.
 
     A widget that was drawn before writes the address itself; for the advanced ones that were not, it is written here, and they are drawn."""
-    if not st.session_state.get("_advanced"):
-        chosen = {name: value for name, value in changes.items() if name not in MAIN and value != getattr(DEFAULTS, name)}
-        st.session_state["_advanced"] = bool(chosen)
-        query = replace(DEFAULTS, **chosen).to_query()
-        for name in query:
-            st.query_params[name] = query[name]
+    s = st.session_state
+    chosen = {name: value for name, value in changes.items() if name not in MAIN and name not in s and value != getattr(DEFAULTS, name)}
+    s["_advanced"] = bool(s.get("_advanced") or chosen)
+    for name, value in replace(DEFAULTS, **chosen).to_query().items():
+        st.query_params[name] = value
     for name, value in changes.items():
         if name in CARRIED:
             continue
         if name == "lengths":
-            st.session_state["lengths"], st.session_state["_mix"] = value or "", None
+            s["lengths"], s["_mix"] = value or "", None
             continue
         if value is None:
             value = "" if name in TEXTS else AUTO if OPTIONS[name].kind == "choice" else None
-        st.session_state[name] = str(value) if name in TEXTS else value
-    st.session_state["_carried"] = {name: changes[name] for name in CARRIED if changes.get(name)}
+        s[name] = str(value) if name in TEXTS else value
+    kept = {name: value for name, value in _served().items() if name not in changes}
+    s["_carried"] = {**kept, **{name: changes[name] for name in CARRIED if changes.get(name)}}
 
 
 def scenario(model_name: str) -> Scenario:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,12 @@ def text(table: Listing) -> None:
     rule = ["---:" if c in FLUSH_RIGHT else "---" for c in used]
     rows = [[_cell(c, row.get(c)) for c in used] for row in table.rows]
     st.markdown("\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)))
+
+
+def plain_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> None:
+    """Rows that are text already under labels: the first column flush left, all others right; left too where they are `words`."""
+    lines = [columns, ["---", *("---" if words else "---:" for _ in columns[1:])], *([plain(cell) for cell in row] for row in rows)]
+    st.markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
 
 
 def _cell(column: str, value: Any) -> str:

@@ -13,10 +13,11 @@ LANGUAGES: dict[str, dict[str, str]] = {"en": en.TEXT}
 def render(code: str, args: Mapping[str, Any] | None = None, language: str = "en") -> str:
     """The text of `code` with `args` filled in. An unknown code is a fault of ours and raises KeyError (a test finds it)."""
     text = LANGUAGES[language][code]
-    return text.format(**{k: _plain(v) for k, v in (args or {}).items()})
+    return text.format(**{k: plain(v) for k, v in (args or {}).items()})
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """One argument of a text: whole numbers of five digits and more get thousands separators."""
     if isinstance(value, bool) or not isinstance(value, int):
         return str(value)
     return f"{value:,}" if abs(value) >= 10_000 else str(value)

@@ -3,7 +3,27 @@
 Arguments are filled in by str.format; whole numbers of five digits and more get thousands separators (`messages.render`).
 """
 
-from planner.messages import en_gguf, en_layers, en_llamacpp, en_mix, en_pages, en_probe, en_sglang, en_sources, en_suite, en_weights
+from planner.messages import (
+    en_budget,
+    en_compare,
+    en_gguf,
+    en_latency,
+    en_layers,
+    en_learn,
+    en_llamacpp,
+    en_logs,
+    en_mix,
+    en_pages,
+    en_probe,
+    en_report,
+    en_serving,
+    en_sglang,
+    en_sources,
+    en_suite,
+    en_suite_view,
+    en_trtllm,
+    en_weights,
+)
 
 _PLANNER: dict[str, str] = {
     # -- errors: configs ----------------------------------------------------------------------------------------------
@@ -246,7 +266,7 @@ _PLANNER: dict[str, str] = {
     "cli.batch_file": "file of requests, or - for standard input",
     "option.gpu": "GPU by catalog name",
     "option.gpus": "number of GPUs in all",
-    "option.engine": "architecture, vllm, sglang, transformers or llamacpp",
+    "option.engine": "architecture, vllm, sglang, trtllm, transformers or llamacpp",
     "option.engine_version": "version of the engine; the nearest rules that were checked are used",
     "option.tokens": "tokens of one sequence, prompt and output together",
     "option.sequences": "sequences at once",
@@ -276,14 +296,23 @@ _PLANNER: dict[str, str] = {
 
 TEXT: dict[str, str] = (
     _PLANNER
+    | en_budget.TEXT
+    | en_compare.TEXT
     | en_gguf.TEXT
     | en_sources.TEXT
     | en_weights.TEXT
     | en_pages.TEXT
     | en_probe.TEXT
+    | en_report.TEXT
     | en_suite.TEXT
+    | en_suite_view.TEXT
     | en_layers.TEXT
+    | en_learn.TEXT
     | en_mix.TEXT
     | en_llamacpp.TEXT
+    | en_latency.TEXT
     | en_sglang.TEXT
+    | en_logs.TEXT
+    | en_trtllm.TEXT
+    | en_serving.TEXT
 )

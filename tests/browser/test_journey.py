@@ -77,7 +77,7 @@ def test_plan_upload_share_and_report(visit: Make) -> None:
     assert body["architecture_bytes"] == 2 * 16 * 8 * 128 * 8192 * 32 * 2 == 16 * 1024**3
     assert body["config"]["num_hidden_layers"] == 16
     assert body["provenance"]["kind"] == "upload"
-    for name, start in (("Markdown", b"# Capacity report"), ("HTML", b"<!DOCTYPE html>"), ("CSV", b"\xef\xbb\xbfplan,")):
+    for name, start in (("Markdown", b"# Capacity report"), ("HTML", b"<!DOCTYPE html>"), ("CSV", b"\xef\xbb\xbfplan,"), ("XLSX", b"PK"), ("PDF", b"%PDF")):
         with page.expect_download() as d:
             page.get_by_role("button", name=name, exact=True).click()
         assert d.value.path().read_bytes().startswith(start), name

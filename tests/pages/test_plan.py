@@ -69,7 +69,7 @@ def test_a_named_source_shows_both_figures_and_which_is_exact() -> None:
 
 def test_what_does_not_fit_shows_the_shortfall_and_remedies_that_do(at: AppTest) -> None:
     at.number_input(key="sequences").set_value(64).run()
-    assert (values(at)["This plan"], deltas(at)["This plan"]) == ("DOES NOT FIT", "9.14 GiB short")
+    assert (values(at)["This plan"], deltas(at)["This plan"]) == ("DOES NOT FIT", "9.61 GiB short")
     assert not [b for b in at.button if b.key and b.key.startswith("take_")]
     at.button(key="remedies").click().run()
     takes = [b.key for b in at.button if b.key and b.key.startswith("take_")]
