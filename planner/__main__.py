@@ -1,4 +1,4 @@
-"""The command line: read, kv, plan, batch, report. One JSON object on stdout with --json; a user's error is exit 2."""
+"""The command line: read, kv, plan, batch, report, reconcile. One JSON object on stdout with --json; a user's error is exit 2."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Any
 from planner.api import answer
 from planner.errors import InvalidInput, PlannerError
 from planner.messages import render
+from planner.report import FORMATS
 from planner.scenario import OPTIONS, Scenario
 
 FLAGS = [name for name, o in OPTIONS.items() if o.kind == "flag"]
+ALIASES = {"sequences": ("--batch", "--concurrency"), "used_memory_bytes": ("--used-memory",)}
 MAX_BATCH_LINE = 1_000_000
 DEFAULTS = Scenario()
 
@@ -25,7 +27,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
     for name, many in (("read", True), ("kv", True), ("plan", True), ("report", False)):
         sub = commands.add_parser(name, help=render(f"cli.{name}"))
-        sub.add_argument("source", nargs="+" if many else None, metavar="SOURCE", help=render("cli.source"))
+        kept = name in ("plan", "report")
+        count = ("*" if kept else "+") if many else "?"
+        sub.add_argument("source", nargs=count, metavar="SOURCE", help=render("cli.source"))
+        if kept:
+            sub.add_argument("--from", dest="saved", metavar="FILE", help=render("cli.from"))
         sub.add_argument("--json", action="store_true", help=render("cli.json"))
         sub.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
         if name != "read":
@@ -34,8 +40,15 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
             sub.add_argument("--backwards", action="store_true", help=render("cli.backwards"))
         if name == "report":
-            sub.add_argument("--format", choices=("json", "md", "html", "csv"), default="md", help=render("cli.format"))
+            sub.add_argument("--format", choices=FORMATS, default="md", help=render("cli.format"))
+            sub.add_argument("--with", dest="results", action="append", metavar="FILE", help=render("cli.with"))
             sub.add_argument("-o", "--out", metavar="FILE", help=render("cli.out"))
+    reconcile = commands.add_parser("reconcile", help=render("cli.reconcile"))
+    reconcile.add_argument("source", nargs="+", metavar="LOG", help=render("cli.log"))
+    reconcile.add_argument("--model", metavar="SOURCE", help=render("cli.reconcile_model"))
+    reconcile.add_argument("--json", action="store_true", help=render("cli.json"))
+    reconcile.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
+    _scenario_options(reconcile)
     batch = commands.add_parser("batch", help=render("cli.batch"))
     batch.add_argument("file", metavar="FILE", help=render("cli.batch_file"))
     batch.add_argument("--json", action="store_true", help=render("cli.json"))
@@ -52,7 +65,7 @@ def _scenario_options(sub: argparse.ArgumentParser) -> None:
             on = bool(getattr(DEFAULTS, name))
             sub.add_argument(f"--no-{flag}" if on else f"--{flag}", dest=name, action="store_const", const=not on, default=None, help=text)
         else:
-            names = [f"--{flag}"] + (["--batch", "--concurrency"] if name == "sequences" else [])
+            names = [f"--{flag}", *ALIASES.get(name, ())]
             sub.add_argument(*names, dest=name, metavar=(o.kind if o.kind != "choice" else flag).upper(), help=text)
 
 
@@ -76,11 +89,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("remedies", "backwards"):
             if getattr(args, name, False):
                 options[name] = True
+        if args.command in ("plan", "report"):
+            _take_saved(args, options)
         if args.command == "report":
             return _report(args, options)
+        if args.command == "reconcile":
+            return _reconcile(args.source, args.model, options, args.json)
         return _several(args.command, args.source, options, args.json)
     except PlannerError as e:
         return _failed(e)
+
+
+def _take_saved(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """`--from FILE` stands for SOURCE, and must be a saved plan. Raises InvalidInput where neither or both are given."""
+    if bool(args.saved) == bool(args.source):
+        raise InvalidInput("source_or_saved", field="source")
+    if args.saved:
+        args.source = [args.saved] if args.command == "plan" else args.saved
+        options["saved"] = True
 
 
 def _several(command: str, sources: Sequence[str], options: dict[str, Any], as_json: bool) -> int:
@@ -103,6 +129,22 @@ def _answer(command: str, source: str, options: dict[str, Any]) -> dict[str, Any
         return answer(command, source, options, token=os.environ.get("HF_TOKEN"))  # the caller of a command line is the token's owner
     except PlannerError as e:
         return {"error": e.to_json(), "source": {"path": source[:400]} if Path(source[:400]).suffix == ".json" else {"asked": source[:400]}}
+
+
+def _reconcile(logs: Sequence[str], model: str | None, options: dict[str, Any], as_json: bool) -> int:
+    """One object a log; exit 0 if at least one was read, 2 if none. The model is read once; what is wrong with it is said once."""
+    from planner.enginelogs.answer import answer_log, for_model, text
+
+    read, hardware, given = for_model(model, options, token=os.environ.get("HF_TOKEN"))
+    good = 0
+    for name in logs:
+        try:
+            out = answer_log(name, read, hardware, given)
+        except PlannerError as e:
+            out = {"error": e.to_json(), "source": {"path": name[:400]}}
+        good += "error" not in out
+        print(json.dumps(out) if as_json or "error" in out else text(out))
+    return 0 if good else 2
 
 
 def _batch(name: str) -> int:
@@ -139,7 +181,7 @@ def _lines(name: str) -> Iterator[str]:
 def _report(args: argparse.Namespace, options: dict[str, Any]) -> int:
     from planner.report import write
 
-    data = write(args.source, options, args.format)
+    data = write(args.source, options, args.format, results=args.results or ())
     if args.out:
         try:
             Path(args.out).write_bytes(data)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from planner.cache import Cross, Kind, Rows, State
 from planner.capacity import CapacityPlan, plan
-from planner.errors import InvalidInput
+from planner.draft import attach
+from planner.errors import InvalidInput, NotAConfig
 from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.launch import launch
@@ -17,12 +19,13 @@ from planner.mix_capacity import mix_capacity
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.readers import read_config
+from planner.saved import Saved, is_report, read_back
 from planner.scenario import Scenario, from_options
-from planner.sources import Loaded, known_weight_bytes, load
+from planner.sources import Loaded, load
 from planner.weights import parameters
 
 # Options of a request that are not part of a Scenario.
-_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "harmless")
+_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "harmless", "saved")
 
 
 def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
@@ -34,45 +37,86 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
 
     `token` is the caller's own for the hub, `allow_paths` False keeps a server from opening its own files (see planner.sources).
     """
-    loaded = load(source, token=token, allow_paths=allow_paths)
-    harmless = tuple(str(k) for k in options.get("harmless") or ())
+    if command == "plan":
+        a = asked(source, options, token=token, allow_paths=allow_paths)
+        out = plan_json(a.plan(), remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=a.mix)
+        return _with_source(out, a.loaded)
+    loaded, _, harmless = _opened(source, options, token=token, allow_paths=allow_paths)
     model = model_of(loaded, harmless)
     if command == "read":
         unknown = [k for k in options if k not in _REQUEST_ONLY]
         if unknown:
             raise InvalidInput("unknown_option", field=str(unknown[0])[:60], known="harmless")
         out = read_json(model)
-    else:
+    elif command == "kv":
         chosen = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
-        if command == "kv":
-            s = from_options(chosen, Scenario(model=source[:400], engine="architecture", sequences=1))
-            if "tokens" not in chosen:
-                raise InvalidInput("option_missing", field="tokens")
-            if s.lengths:
-                raise InvalidInput("lengths_plan_only", field="lengths")
-            out = kv_json(measure(model, find(s.gpu), s), s) | {"parameters": parameters(model).to_json()}
-        elif command == "plan":
-            mix, chosen = take_lengths(chosen, allow_paths=allow_paths)
-            s = from_options(chosen, _plan_base(source, model, chosen))
-            hardware = find(s.gpu) if s.gpu else None
-            made = plan(model, hardware, with_stored_weights(s, loaded.provenance))
-            out = plan_json(made, remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=mix)
-        else:
-            raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
-    notes = [n.to_json() for n in loaded.notes]
-    out["notes"] = notes + out.get("notes", [])
+        s = from_options(chosen, Scenario(model=_named(source), engine="architecture", sequences=1))
+        if "tokens" not in chosen:
+            raise InvalidInput("option_missing", field="tokens")
+        if s.lengths:
+            raise InvalidInput("lengths_plan_only", field="lengths")
+        drafted, _ = attach(model, s, {}, _opener(token, allow_paths))
+        out = kv_json(measure(drafted, find(s.gpu), s), s) | {"parameters": parameters(model).to_json()}
+    else:
+        raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
+    return _with_source(out, loaded)
+
+
+def _with_source(out: dict[str, Any], loaded: Loaded) -> dict[str, Any]:
+    out["notes"] = notes_json(loaded.notes) + out.get("notes", [])
     out["source"] = dict(loaded.provenance)
     return out
 
 
-def planned(source: str, options: Mapping[str, Any]) -> tuple[Loaded, CapacityPlan, Mix | None]:
-    """The plan of one source with the defaults of `plan` on the command line, the config it was made from, and the mix of lengths that
-    was asked for. Raises PlannerError."""
-    loaded = load(source)
-    model = model_of(loaded, tuple(str(k) for k in options.get("harmless") or ()))
-    mix, chosen = take_lengths({k: v for k, v in options.items() if k not in _REQUEST_ONLY}, allow_paths=True)
-    s = from_options(chosen, _plan_base(source, model, chosen))
-    return loaded, plan(model, find(s.gpu) if s.gpu else None, with_stored_weights(s, loaded.provenance)), mix
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One plan, asked for and read but not made yet. `saved`: the report that it was taken from; `changed`: other choices were given too."""
+
+    loaded: Loaded
+    model: ModelSpec
+    scenario: Scenario
+    mix: Mix | None
+    harmless: tuple[str, ...]
+    saved: Saved | None
+    changed: bool
+
+    def plan(self) -> CapacityPlan:
+        """Raises InvalidInput for combinations that no engine runs."""
+        return plan(self.model, find(self.scenario.gpu) if self.scenario.gpu else None, self.scenario)
+
+
+def asked(source: str, options: Mapping[str, Any], *, token: str | None = None, allow_paths: bool = True) -> Asked:
+    """What `plan` and `report` answer: the command line's defaults, or the choices of the saved plan that `source` is, and the options over
+    them. Raises PlannerError."""
+    loaded, saved, harmless = _opened(source, options, token=token, allow_paths=allow_paths)
+    model = model_of(loaded, harmless)
+    given = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
+    mix, chosen = take_lengths(given, allow_paths=allow_paths)
+    base = saved.scenario if saved else _plan_base(source, model, chosen)
+    if saved and "tokens" in chosen and not {"prompt", "output"} & set(chosen):
+        base = replace(base, prompt=None, output=None)
+    model, s = attach(model, from_options(chosen, base), loaded.provenance, _opener(token, allow_paths))
+    keeps_lengths = saved is not None and "lengths" not in given
+    return Asked(
+        loaded=loaded, model=model, scenario=s, mix=saved.mix if saved and keeps_lengths else mix, harmless=harmless, saved=saved, changed=bool(given),
+    )  # fmt: skip
+
+
+def _opened(source: str, options: Mapping[str, Any], *, token: str | None, allow_paths: bool) -> tuple[Loaded, Saved | None, tuple[str, ...]]:
+    """The config that `source` is or holds, the saved plan around it if there is one, the keys declared harmless. Raises PlannerError."""
+    loaded = load(source, token=token, allow_paths=allow_paths)
+    harmless = tuple(str(k) for k in options.get("harmless") or ())
+    if not is_report(loaded.raw):
+        if options.get("saved"):
+            raise NotAConfig("not_a_saved_plan", field="from", value=source[:120])
+        return loaded, None, harmless
+    saved = read_back(loaded.raw)
+    return saved.loaded(), saved, tuple(dict.fromkeys((*saved.harmless, *harmless)))
+
+
+def _named(source: str) -> str:
+    """A source as a scenario names it, which must read back from text."""
+    return source.strip()[:400].strip()
 
 
 def take_lengths(chosen: Mapping[str, Any], *, allow_paths: bool) -> tuple[Mix | None, dict[str, Any]]:
@@ -83,11 +127,8 @@ def take_lengths(chosen: Mapping[str, Any], *, allow_paths: bool) -> tuple[Mix |
     return mix, {**chosen, "lengths": mix.text()}
 
 
-def with_stored_weights(s: Scenario, provenance: Mapping[str, Any]) -> Scenario:
-    """The same choices with the weights' stored bytes, where the source told them and nothing else was asked for."""
-    if s.weight_bytes is not None or s.weight_dtype is not None:
-        return s
-    return replace(s, weight_bytes=known_weight_bytes(provenance))
+def _opener(token: str | None, allow_paths: bool) -> Callable[[str], Loaded]:
+    return partial(load, token=token, allow_paths=allow_paths)
 
 
 def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scenario:
@@ -97,10 +138,10 @@ def _plan_base(source: str, model: ModelSpec, chosen: Mapping[str, Any]) -> Scen
         longest = min(int(longest), model.max_context_tokens or int(longest))
     except (TypeError, ValueError):
         longest = model.max_context_tokens or Scenario().tokens
-    base = Scenario(model=source[:400], sequences=1, tokens=max(1, longest))
-    asked = from_options({k: v for k, v in chosen.items() if k.replace("-", "_") in ("engine", "parallel", "kv_unified", "max_model_len")})
-    if asked.engine == "llamacpp" and asked.parallel and not asked.kv_unified:  # its slots share out the context, and each is filled
-        base = replace(base, sequences=asked.parallel, tokens=max(1, base.tokens // asked.parallel if asked.max_model_len else base.tokens))
+    base = Scenario(model=_named(source), sequences=1, tokens=max(1, longest))
+    given = from_options({k: v for k, v in chosen.items() if k.replace("-", "_") in ("engine", "parallel", "kv_unified", "max_model_len")})
+    if given.engine == "llamacpp" and given.parallel and not given.kv_unified:  # its slots share out the context, and each is filled
+        base = replace(base, sequences=given.parallel, tokens=max(1, base.tokens // given.parallel if given.max_model_len else base.tokens))
     return base
 
 
@@ -155,6 +196,7 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
         "engine_bytes": f.engine_bytes,
         "per_rank_bytes": list(f.per_rank_bytes),
         "host_bytes": f.host_bytes,
+        "offload": f.offload.to_json() if f.offload else None,
         "admission_bytes": f.admission_bytes,
         "resident_bytes": f.engine_bytes,
         "shared_prefix_bytes_saved": f.prefix_bytes_saved,
@@ -176,8 +218,14 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
 
 def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = False, mix: Mix | None = None) -> dict[str, Any]:
     """`mix`: lengths that the scenario's text cannot hold; None: those of the text, if it has any."""
+    from planner.latency import latency, served
+    from planner.throughput import batch_limit
+
     if mix is None and p.scenario.lengths:
         mix = from_text(p.scenario.lengths)
+    own = served(p)
+    times = own if isinstance(own, Note) else latency(own)
+    limit = own if isinstance(own, Note) else batch_limit(p, own)
     out = {
         "model": p.model.name,
         "engine": p.setting.engine,
@@ -200,6 +248,7 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
         "printed": dict(p.sizes.printed) if p.sizes else {},
         "max_sequences": p.max_sequences,
         "longest_context_tokens": p.longest_context_tokens(),
+        "longest_context_limited_by": p.longest_context_by,
         "pools": [pool_json(p, i) for i in range(len(p.pools))],
         "weights_bytes_per_rank": list(p.weights_bytes_per_rank),
         "architecture_bytes": p.footprint.architecture_bytes,
@@ -208,15 +257,17 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
         "shared_prefix_bytes_saved": p.footprint.prefix_bytes_saved,
         "per_rank_bytes": list(p.footprint.per_rank_bytes),
         "host_bytes": p.footprint.host_bytes,
+        "offload": p.footprint.offload.to_json() if p.footprint.offload else None,
         "gap": [{"name": g.name, "code": g.code, "bytes": g.bytes} for g in p.gap],
         "kv_dtype": p.setting.kv.name,
         "formula": [line.text for line in p.footprint.formula],
         "mix": mix_capacity(p, mix).to_json() if mix else None,
-        "latency": None,
+        "latency": None if isinstance(times, Note) else times.to_json(),
+        "batch_limit": None if isinstance(limit, Note) else limit.to_json(),
         "launch": launch(p, p.scenario.model if "/" in p.scenario.model else p.model.name),
         "scenario": p.scenario.to_json(),
         "identities": identities(p),
-        "notes": notes_json((*p.notes, *(mix.notes if mix else ()))),
+        "notes": notes_json((*p.notes, *(mix.notes if mix else ()), *((times,) if isinstance(times, Note) else times.notes))),
     }
     if backwards:
         from planner.backwards import smallest

@@ -135,7 +135,7 @@ Kind = Rows | State | Cross
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
     """Units held at S tokens: ``round(min(S, cap_tokens) / unit_tokens) + extra_units``; no `unit_tokens`: only the extra ones.
-    `rest`: the tokens beyond the last whole unit instead (a compressor's buffer: a sawtooth).
+    `rest`: the tokens beyond the last whole unit instead (a compressor's buffer: a sawtooth), counted after the first `offset_tokens`.
 
     `unit_bytes` is the price of one unit in one layer (a block's page, a row, a state).
     """
@@ -145,6 +145,7 @@ class Term:
     rounding: Literal["ceil", "floor", "rest"] = "ceil"
     cap_tokens: int | None = None
     extra_units: int = 0
+    offset_tokens: int = 0
 
     def units(self, tokens: Any) -> Any:
         """`tokens`: int or numpy integer array. Returns the same kind."""
@@ -153,7 +154,7 @@ class Term:
         if self.cap_tokens is not None:
             tokens = min(tokens, self.cap_tokens) if isinstance(tokens, int) else tokens.clip(max=self.cap_tokens)
         if self.rounding == "rest":
-            return tokens % self.unit_tokens + self.extra_units
+            return _at_least(tokens - self.offset_tokens, 0) % self.unit_tokens + self.extra_units
         whole = -(-tokens // self.unit_tokens) if self.rounding == "ceil" else tokens // self.unit_tokens
         return whole + self.extra_units
 
@@ -245,7 +246,8 @@ class Pool:
     pooled: every unit of any group costs one block: block_bytes * (n * sum(units(S)) + null_blocks)
 
     With a shared prefix, n sequences hold ``n * units - (n - 1) * shared`` units of each group. `block_size`: the smallest block;
-    None: this memory has no block tables, so that nothing in it can be shared. `slots`: it is taken whole at start.
+    None: this memory has no block tables, so that nothing in it can be shared. `slots`: it is taken whole at start. Each sequence has
+    `samples` samples (or beams), which hold the units of its first `prompt` tokens together in the same way.
     """
 
     name: str
@@ -255,6 +257,19 @@ class Pool:
     block_size: int | None = None
     null_blocks: int = 0
     slots: Slots | None = None
+    samples: int = 1
+    prompt: int = 0
+
+    def alone(self) -> Pool:
+        """This memory for sequences of one sample: what an engine's start-up check looks at."""
+        return self if self.samples == 1 else replace(self, samples=1, prompt=0)
+
+    def _held(self, group: Group, tokens: Any, term: str) -> Any:
+        """Units of `group` that one sequence holds with all its samples."""
+        units = getattr(group, term).units(tokens)
+        if self.samples == 1:
+            return units
+        return self.samples * units - (self.samples - 1) * (group.shared_units(tokens, self.aligned(self.prompt), term) if self.prompt else 0)
 
     def units(self, tokens: Any, term: str = "resident") -> Any:
         return sum(getattr(g, term).units(tokens) for g in self.groups)
@@ -264,13 +279,13 @@ class Pool:
         return self.block_bytes if self.priced == "pooled" else len(group.layers) * int(getattr(group, term).unit_bytes)
 
     def group_bytes(self, group: Group, sequences: Any, tokens: Any, term: str = "resident") -> Any:
-        """What one group holds of the load, nothing shared."""
+        """What one group holds of so many sequences of one sample, nothing shared."""
         t = getattr(group, term)
         return self.price(group, term) * (self.slots.units(group, t, sequences, tokens) if self.slots else sequences * t.units(tokens))
 
     def holds(self, sequences: Any, tokens: Any) -> Any:
         """Whether the load can be put here at all, whatever its bytes."""
-        return self.slots.hold(sequences, tokens) if self.slots else True
+        return self.slots.hold(sequences * self.samples, tokens) if self.slots else True
 
     def aligned(self, prefix: Any) -> Any:
         """The part of a prefix that can be shared: where groups draw on one pool, it ends where a unit of each of them ends (vLLM 0.33
@@ -284,13 +299,13 @@ class Pool:
         """Bytes held on this rank by `sequences` sequences of `tokens` tokens each, of which the first `prefix` are the same in all.
         Ints or numpy arrays that broadcast."""
         if self.slots:
-            return sum(self.group_bytes(g, sequences, tokens, term) for g in self.groups)
+            return sum(self.group_bytes(g, sequences * self.samples, tokens, term) for g in self.groups)
         if not prefix:
             if self.priced == "pooled":
-                return self.block_bytes * (sequences * self.units(tokens, term) + self.null_blocks)
-            return sequences * sum(len(g.layers) * getattr(g, term).unit_bytes * getattr(g, term).units(tokens) for g in self.groups)
+                return self.block_bytes * (sequences * sum(self._held(g, tokens, term) for g in self.groups) + self.null_blocks)
+            return sequences * sum(len(g.layers) * getattr(g, term).unit_bytes * self._held(g, tokens, term) for g in self.groups)
         again, shared = sequences - (sequences > 0), self.aligned(prefix)
-        held = sum(self.price(g, term) * (sequences * getattr(g, term).units(tokens) - again * g.shared_units(tokens, shared, term)) for g in self.groups)
+        held = sum(self.price(g, term) * (sequences * self._held(g, tokens, term) - again * g.shared_units(tokens, shared, term)) for g in self.groups)
         return held + self.block_bytes * self.null_blocks
 
     def num_blocks(self, budget_bytes: int) -> int | None:

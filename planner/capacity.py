@@ -7,17 +7,18 @@ from typing import Any
 
 from planner.budget import Budget, budget, files_differ
 from planner.cache import Pool, max_sequences, max_tokens
-from planner.engines import engine
+from planner.engines import engine, options
 from planner.engines.settings import LedgerLine, Setting, Sizes, replicas
 from planner.errors import InvalidInput
 from planner.footprint import Footprint, drafting, gap_of, measure
 from planner.gap import GapLine
 from planner.hardware import Hardware
+from planner.images import with_images
 from planner.ledger import ledger
 from planner.model import ModelSpec
 from planner.notes import Note, note
 from planner.scenario import MAX_TOKENS, Scenario
-from planner.units import gib
+from planner.units import gib, memory
 
 Parts = tuple[tuple[tuple[Pool, ...], int], ...]
 
@@ -87,7 +88,12 @@ class CapacityPlan:
     def longest_context_tokens(self) -> int:
         """The longest request that the engine admits alone: the smaller of the model's limit and the pool's."""
         limit = min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS)
-        return min(max_tokens(pools, 1, size, limit, "admission") for pools, size in self.parts)
+        return min(max_tokens(tuple(p.alone() for p in pools), 1, size, limit, "admission") for pools, size in self.parts)
+
+    @property
+    def longest_context_by(self) -> str:
+        """What ends the longest request: "model", its own limit, or "pool"."""
+        return "model" if self.longest_context_tokens() >= min(self.model.max_context_tokens or MAX_TOKENS, MAX_TOKENS) else "pool"
 
     def longest_tokens_for_load(self) -> int:
         """The longest length at which all `sequences` of the load fit together."""
@@ -114,6 +120,8 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     """One plan. `hardware` may be None only with `kv_memory`. Raises InvalidInput for combinations that no engine runs."""
     if hardware is None and s.kv_memory is None:
         raise InvalidInput("no_device", field="gpu")
+    options.check(s)
+    s, image_notes = with_images(model, s)
     model = drafting(model, s)
     e = engine(s.engine)
     setting = e.settle(model, hardware, s)
@@ -137,7 +145,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     pools, pool_bytes, sizes = stages[stage], pool_of[stage], sizes_of[stage]
     parts, checks = _parts(pools, pool_bytes, sizes if pool_bytes > 0 else None), e.reserves and e.sizes is None
     longest = setting.max_model_len
-    one_request = sum(pool.bytes(1, longest, "admission") for pool in pools)
+    one_request = sum(pool.alone().bytes(1, longest, "admission") for pool in pools)
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
     per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
     limit = setting.longest_possible or model.max_context_tokens
@@ -145,9 +153,12 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.
     held = [(sum(q.bytes(p.spread(per_replica)[0], s.tokens, prefix=foot.prefix_tokens) for q in of), size) for of, size in parts]
     missing = max(max(bytes_, one_request if checks else 0) - size for bytes_, size in held)
+    unfree, refused = e.start_check(model, hardware, s, setting) if e.start_check and hardware is not None and s.kv_memory is None else (0, ())
     limited_by = None
     if beyond or s.tokens > longest:
         limited_by = "model"
+    elif unfree > 0:
+        limited_by = "free"
     elif not all(pool.holds(per_replica, s.tokens) for pool in pools):
         limited_by = "slots"
     elif pool_bytes <= 0:
@@ -177,7 +188,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         kv_pool_bytes=pool_bytes,
         fits=limited_by is None,
         limited_by=limited_by,
-        shortfall_bytes=max(0, missing) if limited_by in ("weights", "pool", "start") else 0,
+        shortfall_bytes=unfree if limited_by == "free" else max(0, missing) if limited_by in ("weights", "pool", "start") else 0,
         bytes_per_block=pools[0].block_bytes or None if len(pools) == 1 else None,
         num_blocks=blocks,
         blocks_per_request=per_request,
@@ -187,7 +198,10 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         weights_bytes_per_rank=tuple(b.weights_bytes for b in budgets if b is not None for _ in range(p.tensor)),
         gap=gap_of(model, foot, per_replica, s.tokens),
         notes=_notes(model, s, foot, limited_by, longest)
-        + _start_notes(pools, pool_bytes, longest, one_request if checks else 0)
+        + image_notes
+        + refused
+        + _band_note(budgets[stage], -missing, limited_by is None)
+        + _start_notes(tuple(pool.alone() for pool in pools), pool_bytes, longest, one_request if checks else 0)
         + (_running_notes(s, sizes, p.spread(per_replica)[0]) if sizes else ()),
         sizes=sizes,
     )
@@ -198,6 +212,12 @@ def _running_notes(s: Scenario, sizes: Sizes, sequences: int) -> tuple[Note, ...
     most = dict(sizes.printed).get("max_running_requests", sequences)
     waits = (note("warning", "sglang_running", field="max_num_seqs", most=most, sequences=sequences),) if 0 < most < sequences else ()
     return sizes.notes + waits
+
+
+def _band_note(before: Budget | None, free: int, fits: bool) -> tuple[Note, ...]:
+    """Where a load fits by less than what the lines before the pool may be larger by."""
+    band = sum((line.high_bytes or line.bytes) - line.bytes for line in before.before) if before else 0
+    return (note("info", "fits_within_band", spare=memory(free), band=memory(band)),) if fits and 0 <= free < band else ()
 
 
 def _parts(pools: tuple[Pool, ...], pool_bytes: int, sizes: Sizes | None) -> Parts:
@@ -231,7 +251,7 @@ def _kv_tokens(printed: Any, setting: Setting, pools: tuple[Pool, ...], pool_byt
 
 def _notes(model: ModelSpec, s: Scenario, foot: Footprint, limited_by: str | None, longest: int) -> tuple[Note, ...]:
     out = model.notes + foot.notes
-    if model.drafts:
+    if model.drafts and not s.draft:
         out += (note("assumed", "draft_layers", field="num_speculative_tokens", layers=model.drafts, tokens=s.num_speculative_tokens),)
     if limited_by == "start":
         out += (note("warning", "start_refused", field="max_model_len", longest=longest, tokens=s.tokens),)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from planner.cache import Group, Pool
 
 # In the order in which they are told.
-CODES = ("copies", "row_layout", "last_block", "window_slack", "state_slots", "state_pages", "padding", "blocks", "empty_cells", "null_blocks", "shared_prefix")
+CODES = ("copies", "row_layout", "last_block", "window_slack", "state_slots", "state_pages", "padding", "blocks", "empty_cells", "null_blocks", "shared_prefix",
+         "samples")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ def rank_waste(pools: tuple[Pool, ...], ideal_bytes: int, sequences: int, tokens
     padded to the attention's page; `padding`: pages and groups padded to one size; `blocks`: all of it where units are not told apart;
     `empty_cells`: what a cache that is taken whole at start has beyond the load.
     """
-    out = dict.fromkeys(CODES[1:-2], 0)
+    out = dict.fromkeys(CODES[1:-3], 0)
     needed = 0
     for pool in pools:
         loaded = replace(pool, slots=replace(pool.slots, sequences=0, tokens=0)) if pool.slots else pool

@@ -39,9 +39,9 @@ class HeatMap:
 def heat_map(p: CapacityPlan) -> HeatMap:
     """Powers of two up to the model's limit (and the chosen length) and up to 256 sequences (or the chosen number)."""
     limit = p.model.max_context_tokens or p.scenario.tokens
-    tokens = _powers(FIRST_TOKENS, min(MAX_TOKENS, max(limit, p.scenario.tokens, 4 * FIRST_TOKENS)))[-MOST_COLUMNS:]
+    tokens = powers(FIRST_TOKENS, min(MAX_TOKENS, max(limit, p.scenario.tokens, 4 * FIRST_TOKENS)))[-MOST_COLUMNS:]
     tokens = tuple(t for t in tokens if t >= p.scenario.shared_prefix) or (p.scenario.tokens,)  # none is shorter than its prefix
-    sequences = _powers(1, min(MAX_SEQUENCES, max(LAST_SEQUENCES, 2 * p.scenario.sequences)))[-MOST_COLUMNS:]
+    sequences = powers(1, min(MAX_SEQUENCES, max(LAST_SEQUENCES, 2 * p.scenario.sequences)))[-MOST_COLUMNS:]
     columns, rows = np.array(tokens, dtype=np.int64), np.array(sequences, dtype=np.int64)
     if p.rank_bytes(sequences[-1], tokens[-1]) >= 2**62:
         columns, rows = columns.astype(object), rows.astype(object)
@@ -59,7 +59,7 @@ def heat_map(p: CapacityPlan) -> HeatMap:
     )
 
 
-def _powers(first: int, last: int) -> tuple[int, ...]:
+def powers(first: int, last: int) -> tuple[int, ...]:
     """Powers of two from `first` to the first one that reaches `last`; `last` itself closes the row where it is none."""
     out = [first]
     while out[-1] * 2 <= last:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from typing import Any
 
+from planner.cache import Rows
 from planner.capacity import CapacityPlan
+from planner.units import GIB
 
 # vllm 0.33.0 names of the flags (engine/arg_utils.py).
 _VLLM_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -15,6 +18,8 @@ _GGML = {"fp16": "f16", "fp32": "f32"}
 def launch(p: CapacityPlan, model: str) -> dict[str, str]:
     """Engine name -> command line. Empty for a plan that does not fit, or an engine that has no server."""
     line = _LINES.get(p.setting.engine)
+    if p.setting.engine == "trtllm" and p.setting.own.whole_block_up:  # a C++ engine
+        line = None
     return {p.setting.engine: line(p, model)} if p.fits and line else {}
 
 
@@ -33,7 +38,12 @@ def vllm(p: CapacityPlan, model: str) -> str:
     if s.kv_dtype != "auto":
         words += ["--kv-cache-dtype", _VLLM_DTYPES.get(s.kv_dtype, s.kv_dtype)]
     if s.num_speculative_tokens:
-        words += ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": s.num_speculative_tokens})]
+        who = {"model": s.draft} if s.draft else {"method": "mtp"}
+        words += ["--speculative-config", json.dumps({**who, "num_speculative_tokens": s.num_speculative_tokens})]
+    if s.max_loras:
+        words += ["--enable-lora", "--max-loras", str(s.max_loras), "--max-lora-rank", str(s.max_lora_rank)]
+    if s.kv_offload is not None:  # of all ranks together, in GiB (config/cache.py)
+        words += ["--kv-offloading-size", repr(s.kv_offload * setting.parallel.ranks / GIB)]
     if s.block_size:
         words += ["--block-size", str(s.block_size)]
     if s.kv_memory is not None:
@@ -41,7 +51,7 @@ def vllm(p: CapacityPlan, model: str) -> str:
     else:
         words += ["--gpu-memory-utilization", repr(setting.memory_fraction)]
     for flag, on in (("--no-enable-prefix-caching", setting.prefix_caching), ("--disable-hybrid-kv-cache-manager", setting.hybrid_manager),
-                     ("--no-async-scheduling", s.async_scheduling)):  # fmt: skip
+                     ("--no-async-scheduling", s.async_scheduling), ("--enforce-eager", not s.enforce_eager)):  # fmt: skip
         if not on:
             words.append(flag)
     return shlex.join(words)
@@ -83,7 +93,51 @@ def sglang(p: CapacityPlan, model: str) -> str:
     if s.num_speculative_tokens:
         words += ["--speculative-algorithm", "NEXTN", "--speculative-num-steps", str(s.num_speculative_tokens), "--speculative-eagle-topk", "1",
                   "--speculative-num-draft-tokens", str(s.num_speculative_tokens + 1)]  # fmt: skip
+    if s.kv_offload is not None:  # of each rank, in whole GB (srt/arg_groups/fields)
+        words += ["--enable-hierarchical-cache", "--hicache-size", str(max(1, s.kv_offload // 10**9))]
     return shlex.join(words if s.prefix_caching else [*words, "--disable-radix-cache"])
 
 
-_LINES = {"vllm": vllm, "sglang": sglang, "llamacpp": llamacpp}
+def trtllm(p: CapacityPlan, model: str) -> str:
+    """trtllm-serve, its cache options written to a file before (YAML reads JSON). Flags of tensorrt_llm/commands/serve.py, keys of
+    llmapi/llm_args.py. Engines of 0.x are built first, so they have no such line. A pool given by hand is a cap in tokens."""
+    s, setting = p.scenario, p.setting
+    cache: dict[str, Any] = {"free_gpu_memory_fraction": setting.memory_fraction, "tokens_per_block": setting.block_size,
+                             "enable_block_reuse": setting.prefix_caching, "dtype": _TRT_CACHES.get(setting.kv.name, "auto")}  # fmt: skip
+    if s.kv_memory is not None and p.kv_tokens:
+        cache["max_tokens"] = p.kv_tokens
+    if setting.own.window_pools:
+        cache["max_attention_window"] = _windows(p)
+    if s.kv_offload is not None:
+        cache["host_cache_size"] = s.kv_offload
+    options: dict[str, Any] = {"kv_cache_config": cache}
+    if s.beams > 1:
+        options["max_beam_width"] = s.beams
+    if setting.parallel.attention_data > 1:
+        options["enable_attention_dp"] = True
+    if setting.draft_tokens:
+        options["speculative_config"] = {"decoding_type": "MTP", "num_nextn_predict_layers": setting.draft_tokens}
+    words = ["trtllm-serve", model, "--backend", "pytorch", "--max_seq_len", str(setting.max_model_len), "--max_batch_size", str(setting.max_num_seqs),
+             "--max_num_tokens", str(setting.max_num_batched_tokens)]  # fmt: skip
+    for flag, value in (("--tp_size", setting.parallel.tensor), ("--pp_size", setting.parallel.pipeline), ("--ep_size", setting.parallel.expert)):
+        if value > 1:
+            words += [flag, str(value)]
+    write = shlex.join(["printf", "%s", json.dumps(options)])
+    return f"{write} > {_TRT_FILE} && {shlex.join([*words, '--extra_llm_api_options', _TRT_FILE])}"
+
+
+_TRT_FILE = "trtllm-options.yaml"
+_TRT_CACHES = {"fp8": "fp8", "fp8_e4m3": "fp8", "nvfp4": "nvfp4"}
+
+
+def _windows(p: CapacityPlan) -> list[int]:
+    """max_attention_window: one entry a layer that caches."""
+    longest, out = p.setting.max_model_len, []
+    for layer in p.model.layers:
+        rows = [k for k in layer.caches if isinstance(k, Rows)]
+        if rows:
+            out.append(min(longest, rows[0].window or longest))
+    return out
+
+
+_LINES = {"vllm": vllm, "sglang": sglang, "trtllm": trtllm, "llamacpp": llamacpp}

@@ -9,6 +9,7 @@ from planner.budget import Budget
 from planner.cache import Pool
 from planner.engines.architecture import ideal_pools
 from planner.engines.settings import LedgerLine, Sizes
+from planner.fan import like
 from planner.footprint import Footprint
 from planner.model import ModelSpec
 
@@ -30,11 +31,12 @@ def ledger(
     setting, prefix = foot.setting, foot.prefix_tokens
     layers = foot.allocation.device_layers or setting.parallel.stage_layers(len(model.layers), model.drafts)[stage]
     held = partial(ideal_pools, parallel=setting.parallel, layers=layers, encoder_tokens=setting.encoder_tokens)
-    rows = sum(p.bytes(sequences, tokens, prefix=prefix) for p in held(model, setting.kv, setting.model_dtype))
+    fan = partial(like, samples=pools[0].samples, prompt=pools[0].prompt)
+    rows = sum(fan(p).bytes(sequences, tokens, prefix=prefix) for p in held(model, setting.kv, setting.model_dtype))
     scales, only = 0, setting.kv.scales()
     if only:
         row_pools = (replace(p, groups=tuple(g for g in p.groups if g.kind != "state")) for p in held(model, only, setting.model_dtype))
-        scales = sum(p.bytes(sequences, tokens, prefix=prefix) for p in row_pools)
+        scales = sum(fan(p).bytes(sequences, tokens, prefix=prefix) for p in row_pools)
     remainder = pool_bytes % pools[0].block_bytes if pools[0].priced == "pooled" and pools[0].block_bytes and pool_bytes > 0 else 0
     if sizes is not None:
         remainder = max(0, pool_bytes) - sum(sizes.shares)

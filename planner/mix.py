@@ -71,6 +71,14 @@ class Mix:
     def mean_tokens(self) -> float:
         return sum(p.weight * p.tokens for p in self.points) / self.weight
 
+    @property
+    def mean_prompt_tokens(self) -> float:
+        return sum(p.weight * p.prompt for p in self.points) / self.weight
+
+    @property
+    def longest_output(self) -> int:
+        return max(p.output for p in self.points)
+
     def quantile_tokens(self, percent: int) -> int:
         """The shortest length that at least `percent` % of the requests do not exceed."""
         reached, whole = 0, self.weight

@@ -103,9 +103,19 @@ class MixCapacity:
 
 def mix_capacity(p: CapacityPlan, m: Mix) -> MixCapacity:
     """The capacity of `m` on the device and with the choices of `p`. Each request shares as much of the prefix as its prompt holds."""
-    base = replan(p, tokens=m.longest, prompt=None, output=None, lengths=None, shared_prefix=min(p.scenario.shared_prefix, m.longest))
+    base = replan(
+        p,
+        tokens=m.longest,
+        prompt=None if p.scenario.cache_implementation == "dynamic" else p.scenario.prompt,
+        output=None,
+        lengths=None,
+        shared_prefix=min(p.scenario.shared_prefix, m.longest),
+    )
     if any(pool.slots for pool in base.pools):
         raise InvalidInput("lengths_equal_slots", field="lengths")
+    for name, there in (("samples", base.pools[0].samples > 1), ("cache_implementation", any(g.resident.offset_tokens for q in base.pools for g in q.groups))):
+        if there:
+            raise InvalidInput("lengths_alone", field=name if p.scenario.beams == 1 or name != "samples" else "beams")
     loads = Loads(base.pools, m, base.footprint.prefix_tokens)
     each, once = loads.full()
     mean, parts, _ = loads.typical()

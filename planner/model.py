@@ -39,7 +39,8 @@ class Weight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Shapes of one attention. MLA has `kv_rank`; then qk_dim = nope_dim + rope_dim and `kv_heads` = q_heads once expanded."""
+    """Shapes of one attention. MLA has `kv_rank`; then qk_dim = nope_dim + rope_dim and `kv_heads` = q_heads once expanded.
+    `chosen_rows`: a sparse attention reads that many rows at most, which an indexer picks; all are kept."""
 
     q_heads: int
     kv_heads: int
@@ -49,6 +50,7 @@ class Attention:
     kv_rank: int | None = None
     nope_dim: int = 0
     rope_dim: int = 0
+    chosen_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +88,31 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VisionPart:
+    """The part that reads images (planner/readers/vision.py); None: the file does not say. `pixels_per_token`: of an image, behind one
+    token that the language part gets. `feed`: width of its feed-forward layers; `patch`: side of a patch in pixels."""
+
+    parameters: int | None = None
+    width: int | None = None
+    feed: int | None = None
+    patch: int | None = None
+    pixels_per_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
     """What SGLang's defaults hang on beside the shapes (planner/readers/serving.py). `vision`: (layers, hidden size) of the vision part,
-    each None where the file does not say; None: no such part. `encoder_layers`: of an encoder-decoder. `nested`: the language part is a
-    section of the file."""
+    each None where the file does not say; None: no such part. `image_tokens`: of one image, 0 where they hang on its size, None without images.
+    `encoder_layers`: of an encoder-decoder. `nested`: the language part is a
+    section of the file. `images`: the vision part by its shapes."""
 
     context_tokens: int | None = None
     kv_dtype_wish: str | None = None
     encoder_layers: int = 0
     vision: tuple[int | None, int | None] | None = None
+    image_tokens: int | None = None
     nested: bool = False
+    images: VisionPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,15 @@ from planner.errors import InvalidInput
 class Parallel:
     """Degrees of one replica. `attention_data`: data-parallel attention inside the tensor ranks (each attention group of
     ``tensor / attention_data`` ranks serves its own requests). `expert`: ranks over which whole experts are spread.
-    `context`: decode context parallel ranks inside the tensor ranks, which share out the tokens of one cache."""
+    `context`: decode context parallel ranks inside the tensor ranks, which share out the tokens of one cache. `remainder_first`: layers that
+    do not divide go to the first stages, one each (TensorRT-LLM mapping.py pp_layers: torch.tensor_split)."""
 
     tensor: int = 1
     pipeline: int = 1
     attention_data: int = 1
     expert: int = 1
     context: int = 1
+    remainder_first: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("tp", self.tensor), ("pp", self.pipeline), ("dp_attention", self.attention_data), ("ep", self.expert), ("dcp", self.context)):
@@ -57,7 +59,7 @@ class Parallel:
         each, rest = divmod(layers, self.pipeline)
         sizes = [each] * self.pipeline
         for k in range(rest):
-            sizes[(self.pipeline - 2 - k) % self.pipeline] += 1
+            sizes[k if self.remainder_first else (self.pipeline - 2 - k) % self.pipeline] += 1
         out, start = [], 0
         for size in sizes:
             out.append(range(start, start + size))

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from planner.cache import last
+from planner.cache import Rows, last
 from planner.capacity import CapacityPlan, replan
 from planner.engines import engine
 from planner.errors import PlannerError
 
+SMALL_BATCH = 2048  # vLLM's own default on small devices (engine/arg_utils.py)
 HIGH_FRACTION = 0.95  # beyond it the graphs that are captured after profiling were seen to run out of memory
 
 
@@ -82,6 +83,13 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
     shorter = inside.longest_tokens_for_load()
     if 0 < shorter < limit:
         yield "shorter", {"tokens": shorter, "max_model_len": shorter if e.reserves else None}
+    slots = {g.kind for q in p.pools for g in q.groups} & {"state"} and s.engine == "trtllm"
+    if slots and p.rank_sequences < p.setting.max_num_seqs:  # it takes states for its largest batch
+        yield "fewer_slots", cut | {"max_num_seqs": p.rank_sequences}
+    if s.engine == "trtllm" and not s.window_pools and any(k.limit_tokens for k, _ in p.model.cache_groups() if isinstance(k, Rows)):
+        yield "window_pools", cut | {"window_pools": True}
+    if s.engine == "transformers" and s.cache_implementation == "dynamic":
+        yield "quantized_cache", cut | {"cache_implementation": "quantized"}
     if p.setting.kv.element.block_bytes >= 2 * p.setting.kv.element.block_elements:
         yield "fp8_cache", cut | {"kv_dtype": "fp8"}
     if p.setting.context is not None:
@@ -94,6 +102,7 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "fp8_weights", cut | {"weight_dtype": "fp8"}
         yield "fp8_both", cut | {"weight_dtype": "fp8", "kv_dtype": "fp8"}
         yield "int4_weights", cut | {"weight_dtype": "int4"}
+    yield from _knobs(p, cut)
     if not e.many_ranks:
         return
     if p.setting.memory_fraction < HIGH_FRACTION:
@@ -102,6 +111,24 @@ def _candidates(p: CapacityPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         ranks = p.setting.parallel.tensor * factor
         if ranks <= 16:
             yield "more_gpus", cut | {"tp": ranks, "gpus": ranks * s.pp * p.replicas}
+
+
+def _knobs(p: CapacityPlan, cut: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """vLLM's own: the batch that its start-up profile runs is charged before the pool, whatever the load is."""
+    s, setting = p.scenario, p.setting
+    if s.engine != "vllm":
+        return
+    if p.limited_by == "free" and p.hardware is not None:
+        most = last(100, lambda n: n == 0 or replan(p, **cut, memory_fraction=n / 100).limited_by != "free")
+        if most:
+            yield "lower_fraction", cut | {"memory_fraction": most / 100}
+        return
+    if p.rank_sequences < setting.max_num_seqs:
+        yield "fewer_profiled", cut | {"max_num_seqs": p.rank_sequences}
+    if setting.max_num_batched_tokens > SMALL_BATCH:
+        yield "smaller_batch", cut | {"max_num_batched_tokens": SMALL_BATCH}
+        if p.rank_sequences < setting.max_num_seqs:
+            yield "smaller_profile", cut | {"max_num_batched_tokens": SMALL_BATCH, "max_num_seqs": p.rank_sequences}
 
 
 def _llamacpp(p: CapacityPlan, cut: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,16 +14,16 @@ from planner.dtypes import KV_DTYPES
 from planner.errors import InvalidInput
 from planner.units import parse_bytes
 
-ENGINE_NAMES = ("architecture", "vllm", "sglang", "transformers", "llamacpp")
+ENGINE_NAMES = ("architecture", "vllm", "sglang", "trtllm", "transformers", "llamacpp")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")  # llama.cpp's names (common/arg.cpp)
 WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4")
-MAX_TOKENS, MAX_SEQUENCES = 100_000_000, 1_000_000
+MAX_TOKENS, MAX_SEQUENCES, MAX_SAMPLES = 100_000_000, 1_000_000, 1024
 MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How one field is read from text or JSON. kind: int | bytes | fraction | flag | text | one of `choices`."""
+    """How one field is read from text or JSON. kind: int | bytes | fraction | seconds | flag | text | one of `choices`."""
 
     kind: str
     low: float = 1
@@ -53,8 +53,11 @@ OPTIONS: dict[str, Option] = {
     "memory_fraction": Option(kind="fraction"),
     "swa_full_tokens_ratio": Option(kind="fraction"),
     "mamba_full_memory_ratio": Option(kind="fraction"),
+    "cross_kv_cache_fraction": Option(kind="fraction"),
+    "window_pools": Option(kind="flag"),
     "kv_memory": Option(kind="bytes"),
     "weight_bytes": Option(kind="bytes"),
+    "used_memory_bytes": Option(kind="bytes"),
     "max_model_len": Option(kind="int", high=MAX_TOKENS),
     "max_num_seqs": Option(kind="int", high=MAX_SEQUENCES),
     "max_num_batched_tokens": Option(kind="int", high=MAX_TOKENS),
@@ -62,6 +65,17 @@ OPTIONS: dict[str, Option] = {
     "shared_prefix": Option(kind="int", low=0, high=MAX_TOKENS),
     "lengths": Option(kind="text", high=MAX_LENGTHS_TEXT),
     "num_speculative_tokens": Option(kind="int", low=0, high=64),
+    "draft": Option(kind="text", high=400),
+    "samples": Option(kind="int", high=MAX_SAMPLES),
+    "beams": Option(kind="int", high=MAX_SAMPLES),
+    "images": Option(kind="int", low=0, high=10_000),
+    "max_loras": Option(kind="int", low=0, high=10_000),
+    "max_lora_rank": Option(kind="int", high=4096),
+    "kv_offload": Option(kind="bytes"),
+    "cache_implementation": Option(kind="choice", choices=("dynamic", "static", "quantized")),
+    "cache_backend": Option(kind="choice", choices=("quanto", "hqq")),
+    "cache_nbits": Option(kind="int", high=8),
+    "cache_residual": Option(kind="int", high=65_536),
     "parallel": Option(kind="int", high=MAX_SEQUENCES),
     "cache_type_k": Option(kind="choice", choices=CACHE_TYPES),
     "cache_type_v": Option(kind="choice", choices=CACHE_TYPES),
@@ -74,13 +88,18 @@ OPTIONS: dict[str, Option] = {
     "prefix_caching": Option(kind="flag"),
     "hybrid_kv_cache_manager": Option(kind="flag"),
     "async_scheduling": Option(kind="flag"),
+    "enforce_eager": Option(kind="flag"),
+    "target_ttft": Option(kind="seconds", low=1e-6, high=86_400),
+    "target_itl": Option(kind="seconds", low=1e-6, high=86_400),
+    "prefill_policy": Option(kind="choice", choices=("chunked", "whole")),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """Defaults are the plan a newcomer sees first. `tokens`: prompt plus output of one sequence; `sequences`: at once, in total.
-    `shared_prefix`: tokens that all of them begin with. `lengths`: a mix of lengths as a text (planner/mix.py)."""
+    `shared_prefix`: tokens that all of them begin with. `lengths`: a mix of lengths as a text (planner/mix.py). `samples`, `beams`: of each
+    sequence, with its prompt in common (planner/fan.py); `images`: in each prompt, beside its tokens; `draft`: the source of a draft model."""
 
     model: str = "Llama-3.1-8B"
     gpu: str = "H100 SXM"
@@ -103,8 +122,11 @@ class Scenario:
     memory_fraction: float | None = None
     swa_full_tokens_ratio: float | None = None
     mamba_full_memory_ratio: float | None = None
+    cross_kv_cache_fraction: float | None = None
+    window_pools: bool = False
     kv_memory: int | None = None
     weight_bytes: int | None = None
+    used_memory_bytes: int | None = None
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
@@ -112,6 +134,17 @@ class Scenario:
     shared_prefix: int = 0
     lengths: str | None = None
     num_speculative_tokens: int = 0
+    draft: str | None = None
+    samples: int = 1
+    beams: int = 1
+    images: int = 0
+    max_loras: int = 0
+    max_lora_rank: int = 16
+    kv_offload: int | None = None
+    cache_implementation: str = "dynamic"
+    cache_backend: str = "quanto"
+    cache_nbits: int = 4
+    cache_residual: int = 128
     parallel: int | None = None
     cache_type_k: str | None = None
     cache_type_v: str | None = None
@@ -124,6 +157,10 @@ class Scenario:
     prefix_caching: bool = True
     hybrid_kv_cache_manager: bool = True
     async_scheduling: bool = True
+    enforce_eager: bool = False
+    target_ttft: float | None = None
+    target_itl: float | None = None
+    prefill_policy: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -159,6 +196,8 @@ def from_options(options: Mapping[str, Any], base: Scenario | None = None) -> Sc
 def _plain_name(name: str, value: Any) -> tuple[str, Any]:
     if name in ("batch", "concurrency"):
         return "sequences", value
+    if name == "used_memory":
+        return "used_memory_bytes", value
     if name.startswith("no_") and OPTIONS.get(name[3:], Option(kind="")).kind == "flag":
         return name[3:], None if value is None else not _value(name[3:], value)
     return name, value
@@ -183,10 +222,18 @@ def _value(name: str, value: Any) -> Any:
             raise InvalidInput("not_a_choice", field=name, value=text[:40], choices=", ".join(o.choices))
         return text
     try:
-        number = float(value) if o.kind == "fraction" else int(str(value).replace(",", "").replace("_", ""))
+        number = float(value) if o.kind == "fraction" else _seconds(value) if o.kind == "seconds" else int(str(value).replace(",", "").replace("_", ""))
     except (TypeError, ValueError):
         raise InvalidInput("not_a_number", field=name, value=repr(value)[:60]) from None
     low, high = (0.01, 1.0) if o.kind == "fraction" else (o.low, o.high)
     if isinstance(value, bool) or not math.isfinite(number) or not low <= number <= high:
         raise InvalidInput("out_of_range", field=name, value=str(value)[:40], low=low, high=high)
     return number
+
+
+def _seconds(value: Any) -> float:
+    """``0.05``, ``50ms`` or ``2s`` in seconds. Raises ValueError or TypeError."""
+    text = str(value).strip().lower()
+    if text.endswith("ms"):
+        return float(text[:-2]) / 1000
+    return float(text.removesuffix("s"))

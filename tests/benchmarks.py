@@ -16,6 +16,7 @@ from planner.hardware import find
 from planner.heatmap import heat_map
 from planner.readers import read_config
 from planner.remedies import remedies
+from planner.report import FORMATS, render
 from planner.scenario import Scenario
 from planner.sources import load
 from tests.conftest import CONFIGS, ROOT
@@ -53,7 +54,17 @@ def main() -> None:
         print(f"  plan_json                        {best(lambda: plan_json(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  heat map                         {best(lambda: heat_map(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  remedies                         {best(lambda: remedies(too_much), 5) * 1e3:8.2f} ms")  # noqa: B023
+    reports()
     page()
+
+
+def reports() -> None:
+    """One report a format, its libraries loaded."""
+    loaded = load("catalog:Llama-3.1-8B")
+    p = plan(read_config(loaded.raw, loaded.name), find("H100 SXM"), Scenario())
+    for fmt in FORMATS:
+        took = best(lambda: render(p, fmt, loaded.provenance, config=loaded.raw, notes=loaded.notes), 5)  # noqa: B023
+        print(f"report as {fmt:24s} {took * 1e3:8.1f} ms")
 
 
 def page() -> None:

@@ -15,13 +15,16 @@ from tests.conftest import ROOT
 HEAVY = {"torch", "streamlit", "pandas", "plotly", "transformers"}
 STDLIB = set(sys.stdlib_module_names)
 PLANNER_MAY = {"numpy", "planner"}
-EXTRA = {"planner/sources": {"huggingface_hub"}, "planner/report": {"jinja2"}}
+EXTRA = {"planner/sources": {"huggingface_hub"}, "planner/report": {"jinja2", "reportlab", "xlsxwriter"}}
 PROBE_MAY = {
     "planner.model", "planner.cache", "planner.units", "planner.dtypes", "planner.errors", "planner.notes", "planner.messages", "planner.engines.probe",
     "planner.parallel",
 }  # fmt: skip
 PROBE_MAIN_MAY = PROBE_MAY | {"planner.sources", "planner.readers", "planner.engines"}
-TORCH_FREE = ("gpu_probe", "gpu_probe.client", "gpu_probe.result", "gpu_probe.pool", "gpu_probe.claims", "gpu_probe.calibration", "gpu_probe.dist")
+TORCH_FREE = (
+    "gpu_probe", "gpu_probe.client", "gpu_probe.result", "gpu_probe.pool", "gpu_probe.claims", "gpu_probe.calibration", "gpu_probe.dist",
+    "gpu_probe.uploads", "gpu_probe.claims.views", "gpu_probe.claims.report", "gpu_probe.claims.catalog", "gpu_probe.measurements",
+)  # fmt: skip
 MAX_LINES = 450
 SPELLINGS = {(ast.Pow, 1024, 2), (ast.Pow, 1024, 3), (ast.Pow, 2, 20), (ast.Pow, 2, 30), (ast.LShift, 1, 20), (ast.LShift, 1, 30)}  # of MiB and GiB
 

@@ -77,8 +77,8 @@ def test_every_call_passes_what_its_text_needs() -> None:
 
 
 def test_no_code_is_defined_twice() -> None:
-    names = "en_gguf en_sources en_pages en_probe en_suite en_layers en_weights en_mix en_llamacpp en_sglang".split()
-    parts = [*(vars(en)[n].TEXT for n in names), en._PLANNER]
+    parts = [*(module.TEXT for name, module in vars(en).items() if name.startswith("en_")), en._PLANNER]
+    assert len(parts) > 10
     assert sum(map(len, parts)) == len(en.TEXT)
 
 

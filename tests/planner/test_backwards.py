@@ -39,6 +39,9 @@ def test_the_start_counts_where_it_needs_more_than_the_load() -> None:
         ("Gemma-3-27B", {"tokens": 8192, "sequences": 4, "max_model_len": 16_384}),
         ("Qwen3-Next-80B-A3B", {"tokens": 8192, "sequences": 4, "gpus": 4}),
         ("gpt-oss-20b", {"tokens": 8192, "sequences": 4, "engine": "sglang"}),
+        ("gpt-oss-20b", {"tokens": 8192, "sequences": 4, "engine": "trtllm", "window_pools": True}),
+        ("Qwen3-Next-80B-A3B", {"tokens": 8192, "sequences": 4, "engine": "trtllm", "gpus": 4, "max_num_seqs": 16}),
+        ("Llama-3.1-8B", {"tokens": 4096, "prompt": 4000, "output": 96, "sequences": 8, "samples": 4}),
     ],
 )
 def test_one_step_less_does_not_fit(name: str, options: dict[str, Any]) -> None:
@@ -59,10 +62,21 @@ def test_what_never_fits_has_no_fraction_but_a_pool() -> None:
 
 
 def test_beyond_the_models_limit_there_is_none() -> None:
-    assert smallest(made("Llama-2-7B", tokens=100_000, sequences=1)).to_json() == {"smallest_memory_fraction": None, "smallest_kv_memory": None}
+    assert smallest(made("Llama-2-7B", tokens=100_000, sequences=1)).to_json() == {
+        "smallest_memory_fraction": None, "smallest_kv_memory": None, "flags": []}  # fmt: skip
 
 
 def test_the_command_line_says_it() -> None:
     out = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "tokens": 1024, "sequences": 4, "max_model_len": 1024, "backwards": True})
     assert out["backwards"]["smallest_kv_memory"] == 257 * BLOCK
+    assert out["backwards"]["flags"][1] == f"--kv-cache-memory-bytes {257 * BLOCK}"
     assert 0.2 < out["backwards"]["smallest_memory_fraction"] < 0.3
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "transformers", "architecture"])
+def test_the_longest_context_says_what_ends_it(engine: str) -> None:
+    """Llama-3.1-8B: 131,072 tokens by the model, 16 GiB of rows; 1 GiB holds 8,192 of them."""
+    full, small = made("Llama-3.1-8B", engine=engine, kv_memory=2**35), made("Llama-3.1-8B", engine=engine, kv_memory=2**30)
+    assert (full.longest_context_tokens(), full.longest_context_by) == (131_072, "model")
+    assert small.longest_context_by == "pool"
+    assert 8192 - 32 <= small.longest_context_tokens() <= 8192

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.api import answer, with_stored_weights
+from planner.api import answer
+from planner.draft import with_stored_weights
 from planner.errors import NotAConfig, PlannerError, SourceError
 from planner.ggml import SIZES, TYPES
 from planner.readers import read_config

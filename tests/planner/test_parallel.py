@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.api import answer, with_stored_weights
+from planner.api import answer
 from planner.cache import Rows
+from planner.draft import with_stored_weights
 from planner.dtypes import DTYPES, kv_layout
 from planner.engines.architecture import ideal_term
 from planner.engines.vllm.specs import Spec

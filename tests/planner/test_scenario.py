@@ -21,6 +21,7 @@ def value_of(o: Option) -> st.SearchStrategy[Any]:
         "int": st.integers(int(o.low), int(o.high)),
         "bytes": st.integers(1, 2**50),
         "fraction": st.floats(0.01, 1.0, allow_nan=False),
+        "seconds": st.floats(o.low, o.high, allow_nan=False),
         "flag": st.booleans(),
         "text": TEXT,
         "choice": st.sampled_from(o.choices or ("",)),
@@ -56,7 +57,10 @@ def test_the_default_has_an_empty_query() -> None:
         ({"kv_dtype": "bf17"}, "kv_dtype"), ({"kv_memory": "forty"}, "kv_memory"), ({"kv_memory": -1}, "kv_memory"), ({"kv_memory": True}, "kv_memory"),
         ({"gpu": ""}, "gpu"), ({"gpu": 7}, "gpu"),
         ({"prefix_caching": "maybe"}, "prefix_caching"), ({"colour": "red"}, "colour"), ({"no_colour": 1}, "no_colour"),
-        ({"model": "x" * 500}, "model"),
+        ({"model": "x" * 500}, "model"), ({"samples": 0}, "samples"), ({"samples": 10**9}, "samples"), ({"beams": "two"}, "beams"),
+        ({"images": -1}, "images"), ({"kv_offload": "64 apples"}, "kv_offload"), ({"draft": "x" * 500}, "draft"), ({"draft": ["a"]}, "draft"),
+        ({"cache_implementation": "hybrid"}, "cache_implementation"), ({"cache_nbits": 0}, "cache_nbits"), ({"max_lora_rank": 1e9}, "max_lora_rank"),
+        ({"window_pools": "perhaps"}, "window_pools"), ({"cross_kv_cache_fraction": 2}, "cross_kv_cache_fraction"),
     ],
 )  # fmt: skip
 def test_bad_values_name_their_option(options: dict[str, Any], field: str) -> None:
