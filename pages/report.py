@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from pages.parts import errors, jobs, mix_view, source
+from pages.parts import errors, jobs, log_view, mix_view, source
 from planner import report
 from planner.messages import render
 
@@ -14,13 +14,18 @@ current: source.Current = st.session_state["_current"]
 
 st.caption(render("page.report.about"))
 with errors.shown():
-    plan, loaded, result, mix = current.plan(), current.loaded, jobs.result(), mix_view.chosen()
-    with_probe = result is not None and st.checkbox(render("page.report.with_probe"), True, key="with_probe", help=render("page.report.with_probe.help"))
-    probe = result.to_json() if with_probe and result is not None else None
-    with_suite = jobs.suite() is not None and st.checkbox(render("page.report.with_suite"), True, key="with_suite", help=render("page.report.with_suite.help"))
-    suite = jobs.suite() if with_suite else None
-
-    asked = report.request(plan, loaded.provenance, probe, suite=suite, config=loaded.raw, notes=loaded.notes, harmless=current.harmless, mix=mix)
+    plan, loaded, probe, log = current.plan(), current.loaded, jobs.result(), None
+    with errors.shown(stop=False):
+        log = log_view.result(current)
+    results = {"probe": probe and probe.to_json(), "suite": jobs.suite(), "reconciliation": log and log.to_json()}
+    wanted = {
+        name: found
+        for name, found in results.items()
+        if found and st.checkbox(render(f"page.report.with_{name}"), True, key=f"with_{name}", help=render(f"page.report.with_{name}.help"))
+    }
+    asked = report.request(
+        plan, loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=current.harmless, mix=mix_view.chosen(), **wanted
+    )  # fmt: skip
 
     def maker(fmt: str) -> Callable[[], bytes]:
         """Runs on the click, outside the script: it holds values, and reads no session."""

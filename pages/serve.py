@@ -24,7 +24,7 @@ with errors.shown():
     serve_view.cards(p, now, limit)
     degrees = over_parallelism(p)
     st.markdown(render("page.chart.title", {"title": errors.plain(serve_charts.frontier_title(limit))}))
-    st.plotly_chart(serve_charts.frontier(limit, degrees, p), key="frontier", config={"displayModeBar": False}, alt=render("page.serve.frontier.alt"))
+    st.plotly_chart(serve_charts.frontier(limit, degrees, p, now), key="frontier", config={"displayModeBar": False}, alt=render("page.serve.frontier.alt"))
     st.caption(render("page.serve.frontier.about"))
     st.subheader(render("page.serve.limits"), anchor=False)
     tables.text(serve_view.limit_rows(limit))

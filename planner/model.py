@@ -104,7 +104,8 @@ class ServerFacts:
     """What SGLang's defaults hang on beside the shapes (planner/readers/serving.py). `vision`: (layers, hidden size) of the vision part,
     each None where the file does not say; None: no such part. `image_tokens`: of one image, 0 where they hang on its size, None without images.
     `encoder_layers`: of an encoder-decoder. `nested`: the language part is a
-    section of the file. `images`: the vision part by its shapes."""
+    section of the file. `images`: the vision part by its shapes. `rope_factor`: by which a linear or dynamic scaling of positions lengthens
+    the tables of angles (vLLM's hold the largest length times it)."""
 
     context_tokens: int | None = None
     kv_dtype_wish: str | None = None
@@ -113,6 +114,7 @@ class ServerFacts:
     image_tokens: int | None = None
     nested: bool = False
     images: VisionPart | None = None
+    rope_factor: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,9 +157,8 @@ def fitted(which: list[Row]) -> dict[str, tuple[str, str]]:
     """constant -> (used, what these rows alone would give)."""
     base, sort, graphs, ranks = [], [], [], {1: [], 2: [], 4: []}  # type: ignore[var-annotated]
     for r in which:
-        s, hardware = r.plan.setting, r.plan.hardware
-        assert hardware is not None
-        rules, p, printed = rules_of(s.asked_version)[0], activation.peak(r.plan.model, hardware, s), r.lines["activation"][1]
+        s = r.plan.setting
+        rules, p, printed = rules_of(s.asked_version)[0], activation.peak(r.plan.model, s), r.lines["activation"][1]
         if printed and s.capability == (9, 0) and p.sampler > p.forward and not p.images and rules.sampler == "triton":
             base.append((printed * GIB - (p.bytes - activation.BASE_MIB[True] * MIB)) / MIB)
         if printed and rules.sampler == "sort":

@@ -84,7 +84,10 @@ def _predicted(target: float) -> Callable[[Row], bool]:
 def rivals(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
     """Method -> (error, median of predicted over measured) on the same rows: other tools' forms, with our own counts of bytes and FLOPs."""
     out = {}
-    for name, of_bytes, of_products in (("roofline, no constants (LLM-Viewer's form)", 1.0, 1.0), ("MBU 0.6, MFU 0.4, no fixed times", 0.6, 0.4)):
+    for name, of_bytes, of_products in (
+        ("roofline, no constants (LLM-Viewer's form)", 1.0, 1.0),
+        ("shares 0.6 and 0.4, no fixed times (llm-analysis's form)", 0.6, 0.4),
+    ):
         ratios = [_bare(r, of_bytes, of_products) / r.itl_s for r in rows if r.itl_s]
         out[name] = (mean(abs(x - 1) for x in ratios), median(ratios))
     return out

@@ -34,9 +34,8 @@ class Pace:
 
     def close(self, work: Work, timing: Timing) -> None:
         self.ceilings = {**around(self._before, self._taken(), self._setup.compute), "read_bytes": self._size}
-        if self._size < BEYOND_CACHE * self._cache:
-            work = Work(kv_bytes=work.kv_bytes, weight_bytes=None, flop=None, unknown=work.unknown or "small")
-        self.roofline = roofline(work, timing.itl_s["p50"], self.ceilings)
+        beyond = self._size >= BEYOND_CACHE * self._cache
+        self.roofline = roofline(work, timing.itl_s["p50"], self.ceilings, refused="" if beyond else "small")
 
     def notes(self) -> list[Note]:
         """Why there is no share of the roofline, where there is none."""

@@ -48,20 +48,20 @@ class Work:
     unknown: str = ""
 
 
-def roofline(work: Work, step_s: float, ceilings: Mapping[str, Any]) -> dict[str, Any]:
+def roofline(work: Work, step_s: float, ceilings: Mapping[str, Any], *, refused: str = "") -> dict[str, Any]:
     """``{"kv_bytes", "weight_bytes", "flop", "step_s", "bytes_per_s", "share", "bound", "reason"}`` of a decode step of `step_s` seconds.
 
     `share`: of the least time in which the step can be done, the longer of bytes by the read ceiling and FLOP by the product ceiling
-    (Williams et al., Roofline, 2009); `bound` says which. None with a `reason` where the work is not known (its code) or where the
-    ceilings moved by over a quarter during the run ("unsteady"): then a share would be of nothing.
+    (Williams et al., Roofline, 2009); `bound` says which. None with a `reason` where the work is not known (its code), where the
+    ceilings are none (`refused`: why) or where they moved by over a quarter during the run ("unsteady"): a share would be of nothing.
     """
     found: dict[str, Any] = {"kv_bytes": work.kv_bytes, "weight_bytes": work.weight_bytes, "flop": work.flop, "step_s": step_s,
                              "bytes_per_s": None, "share": None, "bound": None, "reason": work.unknown}  # fmt: skip
     if work.weight_bytes is None or work.flop is None:
         return found
     found["bytes_per_s"] = (work.kv_bytes + work.weight_bytes) / step_s
-    if not ceilings["steady"]:
-        return {**found, "reason": "unsteady"}
+    if refused or not ceilings["steady"]:
+        return {**found, "reason": refused or "unsteady"}
     best = {name: max(ceilings[when][name] for when in ("before", "after")) for name in ("read_bytes_per_s", "flop_per_s")}
     least = {"read": (work.kv_bytes + work.weight_bytes) / best["read_bytes_per_s"], "product": work.flop / best["flop_per_s"]}
     bound = max(least, key=least.__getitem__)

@@ -51,7 +51,8 @@ def planned(raw: dict[str, Any], whole: ModelSpec, read: Read, setup: Setup, *, 
         needs = [needed_bytes(base + sum(layers[:n]), spec, pools, request, item, n) for n in range(asked + 1)]
         fits = max((n for n in range(1, asked + 1) if needs[n] <= setup.memory), default=0)
         in_time, timed = asked, speed is not None and (cut is None or request.layers is None)
-        while timed and speed is not None and in_time > 1:
+        least = 1 if cut is None else min(asked, first_of_each(spec))  # time is a wish, one cache of every kind is the point
+        while timed and speed is not None and in_time > least:
             elements, states = base + sum(layers[:in_time]), sum(any(isinstance(k, State) for k in x.caches) for x in spec.layers[:in_time])
             if seconds(elements, elements, states, request, item, speed) <= speed.budget_s:
                 break

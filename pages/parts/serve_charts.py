@@ -18,23 +18,29 @@ MAIN_COLOUR, BAND_COLOUR = "#0f8a7a", "rgba(15, 138, 122, 0.18)"
 OTHERS = ("#47618c", "#e09f2d", "#b07aa1", "#8b95a5", "#59626e")
 
 
-def frontier(limit: BatchLimit, degrees: Sequence[Degree], p: CapacityPlan) -> go.Figure:
+def frontier(limit: BatchLimit, degrees: Sequence[Degree], p: CapacityPlan, now: Latency) -> go.Figure:
     """Output tokens a second of one GPU against the mean ITL, a curve for each tensor degree; this plan's batch and the best one marked."""
-    own = p.setting.parallel.tensor
-    data = [_curve(limit.frontier, p.setting.parallel.ranks, own, MAIN_COLOUR, 3.0)]
+    own, ranks = p.setting.parallel.tensor, p.setting.parallel.ranks
+    data = [_curve(limit.frontier, ranks, own, MAIN_COLOUR, 3.0)]
     others = [d for d in degrees if d.tp != own]
     data += [_curve(d.limit.frontier, d.gpus, d.tp, colour, 1.2) for d, colour in zip(others, OTHERS, strict=False)]
-    here = [x for x in limit.frontier if x["sequences"] == limit.best]
-    data.append({
-        "type": "scatter", "mode": "markers", "x": [milliseconds(x["itl_s"]) for x in here],
-        "y": [x["output_tokens_per_s"] / p.setting.parallel.ranks for x in here],
-        "name": render("page.serve.best", {"sequences": count(limit.best)}), "hoverinfo": "skip",
-        "marker": {"size": 18, "symbol": "square-open", "color": HERE_COLOUR, "line": {"width": 3}},
-    })  # fmt: skip
-    figure = go.Figure({"data": data, "layout": _layout(render("page.serve.x"), render("page.serve.y"), 380)})
+    here = [(now.itl_s, now.output_tokens_per_s)]
+    best = [(limit.at_best["itl_s"], limit.at_best["output_tokens_per_s"])] if limit.at_best else []
+    data += [_mark("here", now.sequences, here, ranks, "circle-open"), _mark("best", limit.best, best, ranks, "square-open")]
+    layout = _layout(render("page.serve.x"), render("page.serve.y"), 380)
+    layout["xaxis"] |= {"type": "log"}
+    figure = go.Figure({"data": data, "layout": layout})
     if limit.target_itl_s:
         figure.add_vline(x=milliseconds(limit.target_itl_s), line={"color": LIMIT_COLOUR, "width": 1.5, "dash": "dash"})
     return figure
+
+
+def _mark(code: str, sequences: int, at: Sequence[tuple[float, float]], ranks: int, symbol: str) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "markers", "x": [milliseconds(itl) for itl, _ in at], "y": [rate / ranks for _, rate in at],
+        "name": render(f"page.serve.{code}", {"sequences": count(sequences)}), "hoverinfo": "skip",
+        "marker": {"size": 18, "symbol": symbol, "color": HERE_COLOUR, "line": {"width": 3}},
+    }  # fmt: skip
 
 
 def _curve(points: Iterable[Mapping[str, Any]], gpus: int, tp: int, colour: str, width: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, floor, isfinite
 from typing import Any
 
 from planner.enginelogs.intervals import Interval
@@ -71,7 +71,7 @@ def _root(off: Callable[[float], float], start: float) -> float | None:
         x, fx, y = y, fy, y - fy * (y - x) / (fy - fx)
         fy = off(y)
         if abs(fy) <= 1e-9 * max(1.0, abs(start)):
-            return y
+            return next((whole for whole in (float(floor(y)), float(ceil(y))) if off(whole) == 0), y)  # counts are whole where that does it
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.enginelogs.assume import engine_of, scenario_of
 from planner.enginelogs.causes import EXACT, Cause, find
-from planner.enginelogs.checks import Check, Finding, checks, findings
+from planner.enginelogs.checks import Check, checks, findings
 from planner.enginelogs.compare import Predicted, predictions
 from planner.enginelogs.reader import Figure, LogReading, read_log
 from planner.errors import InvalidInput, PlannerError
@@ -142,7 +142,7 @@ def reconcile(
             try:
                 predicted = predictions(log, model, hardware, scenario)
                 causes = find(log, model, hardware, scenario, predicted)
-                lines += [_planned(p, causes.get(p.name)) for p in predicted]
+                lines = _settled(lines, predicted) + [_planned(p, causes.get(p.name)) for p in predicted]
             except PlannerError as e:
                 notes.append(note("warning", "log_plan_refused", field=e.field, detail=e.message))
                 for cause in list(find(log, model, hardware, scenario, []).values())[:1]:
@@ -153,24 +153,39 @@ def reconcile(
 
 
 def _own_lines(found: tuple[Check, ...]) -> list[Line]:
-    """One line a figure that a rule gives: the suspect where rules fail; else the first rule that holds, or that is open."""
+    """One line a figure: suspects where rules fail, and on other lines those that would do as well; then what a rule leaves open; then the
+    first rule that holds."""
     lines: dict[tuple[str, int], Line] = {}
     bad = findings(found)
     for f in sorted(bad, key=lambda f: len(f.check.uses)):
-        key = (f.suspect.name, f.suspect.at)
-        if key not in lines:
-            lines[key] = _suspected(f)
+        _suspected(lines, "differs", f.check, f.suspect, f.alike)
     blamed = {f.check.figure.at for f in bad}
-    for status in ("open", "agrees"):
-        for c in found:
-            key = (c.figure.name, c.figure.at)
-            if (c.open if status == "open" else c.agrees) and key not in lines and (status == "open" or c.figure.at not in blamed):
-                lines[key] = Line(name=c.figure.name, figure=c.figure, predicted=_finite(c.predicted.middle), how="log", status=status, rule=c.code)
+    for c in found:
+        if c.open:
+            _suspected(lines, "open", c, c.figure, c.uses)
+    for c in found:
+        key = (c.figure.name, c.figure.at)
+        if c.agrees and key not in lines and c.figure.at not in blamed:
+            lines[key] = Line(name=c.figure.name, figure=c.figure, predicted=_finite(c.predicted.middle), how="log", status="agrees", rule=c.code)
     return list(lines.values())
 
 
-def _suspected(f: Finding) -> Line:
-    return Line(name=f.suspect.name, figure=f.suspect, predicted=f.predicted, how="log", status="differs", rule=f.check.code, alike=f.alike)
+def _suspected(lines: dict[tuple[str, int], Line], status: str, c: Check, first: Figure, alike: tuple[Figure, ...]) -> None:
+    """The first suspect, and each on another line that may be the wrong one instead, with what the others would have it be."""
+    suspects = (first, *(f for f in alike if f.line != first.line))
+    for suspect in suspects:
+        others = tuple(f for f in (first, *alike) if f != suspect)
+        lines.setdefault((suspect.name, suspect.at), Line(name=suspect.name, figure=suspect, predicted=c.given_by_others(suspect), how="log", status=status,
+                                                          rule=c.code, alike=others))  # fmt: skip
+
+
+def _settled(lines: list[Line], predicted: list[Predicted]) -> list[Line]:
+    """Without the suspects that a plan clears: of two figures that do not fit together, the one that the printed pool gives is right."""
+    exact = [p for p in predicted if p.how in EXACT]
+    right = {(p.name, p.figure.at) for p in exact if p.agrees}
+    wrong = {(p.name, p.figure.at) for p in exact if not p.agrees}
+    clear = right and (wrong or all(line.status == "open" for line in lines if line.status != "agrees"))
+    return [line for line in lines if not (clear and line.status != "agrees" and (line.name, line.figure.at) in right)]
 
 
 def _planned(p: Predicted, cause: Cause | None) -> Line:

@@ -112,7 +112,8 @@ def served(p: CapacityPlan) -> Served | Note:
         notes += (note("warning", "latency_as_if", field="sequences"),)
     if s.prefill_policy not in (None, v.prefill):
         notes += (note("assumed", "latency_policy", field="prefill_policy", policy=s.prefill_policy, engine=setting.engine, own=v.prefill),)
-    used = {"speculation": s.num_speculative_tokens > 0, "beams": s.beams > 1, "samples": s.samples > 1, "images": s.images > 0}
+    used = {"speculation": s.num_speculative_tokens > 0, "beams": s.beams > 1, "samples": s.samples > 1, "images": s.images > 0,
+            "kv_offload": s.kv_offload is not None, "n_gpu_layers": setting.context is not None and setting.context.gpu_layers is not None}  # fmt: skip
     plain = [name for name, on in used.items() if on]
     if plain:
         notes += (note("assumed", "latency_plain", field=plain[0], what=", ".join(plain)),)

@@ -2,7 +2,8 @@
 
     ITL(B) = t_step(B, c) + share (B - 1) t_prefill / output,   share = output ITL / (output ITL + TTFT)
 
-since each of the other B - 1 sequences puts one prefill in front of a token once in `output` steps; a fixed point, a few rounds.
+since each of the other B - 1 sequences puts one prefill in front of a token once in `output` steps; a fixed point, a few rounds. With
+chunks no step takes more prompt tokens than its budget, so that ITL <= t_step + t_chunk(budget): beyond it prompts wait instead.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Load:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
     """Seconds. `step_s`: one decode step of the whole batch; `prefill_s`: one prompt alone, without the way to the engine; `itl_p99_s`: a
-    step that carries a chunk, where more than one in a hundred does; `parts`: of the ITL, `others`: prefills of others in it."""
+    step that carries a chunk, where more than one in a hundred does, and never below the mean; `parts`: of the step; `others_s`: what
+    prefills of others add to the mean."""
 
     ttft_s: Any
     step_s: Any
@@ -71,11 +73,14 @@ def times(stages: tuple[Work, ...], v: Speeds, load: Load) -> Times:
     batch = load.sequences
     mine = -(-batch // (data * pipes))  # of one attention group in one micro-batch
     step = Parts(launches=v.step_s + STAGE_S * (pipes - 1))
-    alone, beside = Parts(), Parts()
+    alone, beside, full_s = Parts(), Parts(), 0.0 if load.policy == "chunked" else np.inf
+    steps = load.new / load.chunk  # that its tokens fill
     for w in stages:
         step = step + decode(w, v, mine, load.context)
         alone = alone + prefill(w, v, load.new, load.chunks, load.cached)
         beside = beside + prefill(w, v, load.new, load.chunks, load.cached, beside=mine)
+        if load.policy == "chunked":
+            full_s = full_s + prefill(w, v, load.new, steps, load.cached, beside=mine).total / steps
     layers = sum(w.layers for w in stages)
     gpu_s = alone.total - alone.launches
     fixed_s = sum(launches(w, v) for w in stages) + v.step_s
@@ -85,15 +90,18 @@ def times(stages: tuple[Work, ...], v: Speeds, load: Load) -> Times:
     itl_s = step_s + 0.0 * others
     for _ in range(ROUNDS):
         share = load.output * itl_s / (load.output * itl_s + prefill_s)
-        itl_s = step_s + share * others / load.output
+        itl_s = step_s + np.minimum(share * others / load.output, full_s)
     wait_s = v.wait_share * gpu_s * np.maximum(batch / data - 1, 0)
+    ttft_s = v.serve_s + prefill_s + np.where(batch > 1, step_s / 2, 0.0) + wait_s
+    if load.policy == "chunked":  # a step takes `chunk` prompt tokens at most: sequences / (TTFT + output ITL) <= chunk / (prompt ITL)
+        ttft_s = np.maximum(ttft_s, itl_s * (batch / data * steps - load.output))
     chunk_share = np.minimum(1.0, batch * load.chunks / (load.output * 1.0 * data))
     chunk_s = beside.total / load.chunks
     return Times(
-        ttft_s=v.serve_s + prefill_s + np.where(batch > 1, step_s / 2, 0.0) + wait_s,
+        ttft_s=ttft_s,
         step_s=step_s,
         itl_s=itl_s,
-        itl_p99_s=step_s + np.where(chunk_share > 0.01, np.where(batch > 1, chunk_s, 0.0), 0.0),
+        itl_p99_s=np.maximum(step_s + np.where(chunk_share > 0.01, np.where(batch > 1, chunk_s, 0.0), 0.0), itl_s),
         prefill_s=prefill_s,
         chunk_share=chunk_share,
         parts=step,

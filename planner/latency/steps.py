@@ -91,7 +91,7 @@ def decode(w: Work, v: Speeds, sequences: Any, context: Any) -> Parts:
 
 def prefill(w: Work, v: Speeds, tokens: Any, chunks: Any = 1, cached: Any = 0, beside: Any = 0) -> Parts:
     """A prefill of one request of `tokens` new tokens on `cached` ones, in `chunks` steps that also decode `beside` sequences: only what it
-    adds to those steps, with `beside` 0 the whole.
+    adds to those steps, with `beside` 0 the whole. Fewer than one step: several such prompts share it.
 
     Chunks read the weights again, and the cache of the chunks before them (``row_bytes x tokens x (chunks - 1) / 2``; MLA also expands it
     again). Never below reading the weights once.
@@ -100,7 +100,7 @@ def prefill(w: Work, v: Speeds, tokens: Any, chunks: Any = 1, cached: Any = 0, b
     linear = products(w, v, each + beside, 1)
     already = products(w, v, beside, 1) if _any(beside) else Parts()
     more = np.maximum(linear.total - already.total, 0.0) * chunks
-    again = tokens * (chunks - 1) / 2.0 + cached * chunks
+    again = tokens * np.maximum(chunks - 1, 0) / 2.0 + cached * chunks
     pairs: Any = 0.0
     reread: Any = 0.0
     for a in w.attends:

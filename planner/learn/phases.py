@@ -25,8 +25,8 @@ def phases(f: Figures) -> Lesson:
     seen = max((int(a.rows(tokens)) for a in w.attends), default=0)
     read, weights = int(w.cache_bytes_read(tokens)), float(w.weight_bytes_read(1))
     args: dict[str, Any] = {
-        "prompt": n, "layers": len(f.model.layers), "rows": f.rows_layers, "kept": memory(f.kept(n)), "pairs": pairs,
-        "attention_share": f"{100 * attention / whole:.1f}",
+        "prompt": n, "layers": len(f.model.layers), "rows": f.rows_layers, "made": render(f"learn.made.{'latent' if f.latent else 'rows'}"),
+        "kept": memory(f.kept(n)), "pairs": pairs, "attention_share": f"{100 * attention / whole:.1f}",
         "attention_ratio": times(more, attention), "whole_ratio": times(float(w.linear_flops(2 * n)) + more, whole),
     }  # fmt: skip
     step = {"sequences": sequences, "weights": memory(float(w.weight_bytes_read(sequences))), "cache": memory(sequences * read), "tokens": tokens}
@@ -101,8 +101,8 @@ def steps(f: Figures) -> Lesson:
     args = {"scores": exactly(scores * element), "q": exactly(q * layers * element), "own": exactly(own), "ratio": times(again, once), "again": work(again),
             "once": work(once), "tokens": tokens, "stored": exactly(f.kept(tokens)), "read": exactly(read), "output": f.output}  # fmt: skip
     code = "steps.never" if a else "steps.never.state"
-    return Lesson(code="steps", texts=(said("steps.about", args), said(code, args), said("steps.without", args)), columns=columns("step", "this"), rows=rows, words=True,
-                  measured=_counted(f))  # fmt: skip
+    texts = (said("steps.about", args), said(code, args), said("steps.without", args))
+    return Lesson(code="steps", texts=texts, columns=columns("step", "this"), rows=rows, words=True, measured=_counted(f))
 
 
 def _counted(f: Figures) -> tuple[tuple[str, str], ...]:

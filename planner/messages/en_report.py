@@ -87,6 +87,8 @@ TEXT: dict[str, str] = {
     "report.key.static.gain": "Continuous over static",
     "report.key.static.longest_over_mean": "Longest output over the mean",
     "report.key.bound": "What binds",
+    "page.report.with_reconciliation": "With the log of this session",
+    "page.report.with_reconciliation.help": "Adds the engine's figures beside the predicted ones; the log itself does not go in.",
     "page.report.with_suite": "With the suite's result of this session",
     "page.report.with_suite.help": "Adds what the documents say beside what this host said to it.",
     "page.report.xlsx": "XLSX",

@@ -15,6 +15,7 @@ from planner.readers.vision import vision_part
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings")
 VISION_LAYERS, VISION_WIDTH = ("num_hidden_layers", "vt_num_hidden_layers"), ("hidden_size", "vt_hidden_size")
 DEFAULT_CONTEXT = 2048
+MAX_ROPE_FACTOR = 1024
 ROPE_BY_LAYER = ("gemma3", "gemma4")  # their class turns rope_scaling into one entry a layer type, whose factor is not found (run)
 OUTER_KEYS = ("quantization_config", "compression_config")
 
@@ -32,6 +33,7 @@ def server_facts(f: Fields, context: int | None) -> ServerFacts:
         vision=(_first(vision, VISION_LAYERS, MAX_LAYERS), _first(vision, VISION_WIDTH, MAX_WIDTH)) if isinstance(vision, dict) else None,
         image_tokens=_image_tokens(root.raw),
         nested=root is not f and root.raw.get("language_model_only") is not True,
+        rope_factor=_rope_factor(f.raw),
         images=vision_part(root.raw, _first(f.raw, ("hidden_size", "n_embd", "d_model"), MAX_WIDTH) or 0),
     )
 
@@ -73,6 +75,16 @@ def _context(raw: dict[str, Any], context: int | None) -> int:
         factor = given if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 < given < 1e6 else 1
     found = _first(raw, CONTEXT_KEYS, MAX_TOKENS) or context
     return min(int(factor * (found or DEFAULT_CONTEXT)), MAX_TOKENS)
+
+
+def _rope_factor(raw: dict[str, Any]) -> int:
+    """Of linear and dynamic scaling, whole; of the full layers where the file has one entry a layer type."""
+    rope = raw.get("rope_scaling") or raw.get("rope_parameters")
+    entry = rope.get("full_attention", rope) if isinstance(rope, dict) else None
+    if not isinstance(entry, dict) or (entry.get("rope_type") or entry.get("type")) not in ("linear", "dynamic"):
+        return 1
+    factor = entry.get("factor")
+    return int(factor) if isinstance(factor, (int, float)) and not isinstance(factor, bool) and 1 <= factor <= MAX_ROPE_FACTOR else 1
 
 
 def _wish(f: Fields) -> str | None:

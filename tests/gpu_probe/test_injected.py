@@ -21,6 +21,7 @@ from gpu_probe.injected import run as injected_run
 from gpu_probe.injected.families import FAMILIES, Config
 from gpu_probe.injected.replay import inject, replay
 from gpu_probe.injected.runner import Injected, empty_cache
+from gpu_probe.pool import PoolExhausted
 from gpu_probe.result import ProbeRequest
 from gpu_probe.setup import Progress, set_up
 from planner.dtypes import kv_layout
@@ -223,7 +224,7 @@ def test_without_transformers_the_way_out_is_said(monkeypatch: pytest.MonkeyPatc
 
 
 def whole_run(raw: Config, **more: Any) -> Any:
-    request = ProbeRequest(device="cpu", prompt=40, output=4, **{k: more.pop(k) for k in ("layers", "kv_dtype", "shared_prefix") if k in more})
+    request = ProbeRequest(device="cpu", prompt=40, output=4, **{k: more.pop(k) for k in ("layers", "kv_dtype", "shared_prefix", "time_limit_s") if k in more})
     return injected_run.run(raw, read_config, request, lambda event: None, **more)
 
 
@@ -238,6 +239,32 @@ def test_a_run_says_everything(model_type: str) -> None:
     codes = {n["code"] for n in result.notes}
     assert {"probe_injected", "probe_random_hosted", "probe_layers_asked", "probe_proof_own_run"} <= codes
     assert ("probe_proof_limit" in codes) == (model_type == "gemma2")
+
+
+def test_a_cut_to_time_keeps_a_cache_of_every_kind() -> None:
+    result = whole_run({"model_type": "qwen3_next", **config("qwen3_next")}, time_limit_s=0.001)
+    assert (result.layers_run, {g["kind"] for g in result.groups}) == (2, {"full", "state"})
+    assert "probe_layers_cut" in {n["code"] for n in result.notes}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(PoolExhausted(7, 3, 40), "probe_pool"), (RuntimeError("can't allocate memory: you tried to allocate 9 bytes."), "probe_memory")]
+)
+def test_memory_that_is_refused_is_told_as_by_the_lean_runner(error: Exception, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*a: Any, progress: Any, **kw: Any) -> None:
+        progress("prefill", 0, 1)
+        raise error
+
+    monkeypatch.setattr(injected_run, "generate", refuse)
+    with pytest.raises(errors.ProbeOutOfMemory) as out:
+        whole_run({"model_type": "llama", **config("llama")})
+    assert (out.value.code, out.value.args_by_name["where"]) == (code, "prefill")
+
+
+def test_a_share_of_the_roofline_needs_to_know_what_is_read() -> None:
+    known, unknown = (whole_run({"model_type": name, **config(name)}, layers=1).roofline for name in ("llama", "qwen3_moe"))
+    assert known["weight_bytes"] > 0
+    assert (unknown["weight_bytes"], unknown["share"], unknown["reason"]) == (None, None, "experts")
 
 
 def test_a_checkpoint_folder_is_run_as_it_is(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ def test_a_link_restores_the_plan() -> None:
     assert at.session_state["_current"].scenario == s
 
 
+def test_memory_that_others_hold_stops_the_start() -> None:
+    at = fresh(used_memory_bytes="10GiB")
+    assert not at.exception
+    assert values(at)["This plan"] == "DOES NOT FIT"
+    assert deltas(at)["This plan"] == "3.96 GiB short"
+    assert values(fresh(used_memory_bytes="3GiB"))["This plan"] == "FITS"
+
+
 def test_a_link_with_rubbish_says_so_and_shows_the_default() -> None:
     at = fresh(tokens="-5", kv_dtype="nonsense", sequences="abc")
     assert not at.exception

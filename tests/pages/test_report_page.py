@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from planner.messages import render as render_text
 from planner.report import render, write
 from tests.conftest import ROOT
 from tests.pages.conftest import ROUTER, fresh, upload
@@ -56,6 +57,18 @@ def test_a_report_that_is_uploaded_is_the_same_plan_to_the_byte(source: str, opt
     mix = at.session_state["_mix"][1] if at.session_state["_mix"] else None
     again = render(c.plan(), "json", c.loaded.provenance, config=c.loaded.raw, notes=c.loaded.notes, harmless=c.harmless, mix=mix)
     assert again == saved
+
+
+def test_a_log_of_this_session_goes_in_unless_it_is_left_out() -> None:
+    at = fresh().switch_page("reconcile.py").run()
+    at.text_area(key="log_paste_0").set_value("INFO GPU KV cache size: 445,600 tokens\nINFO Available KV cache memory: 54.39 GiB\n").run()
+    page = at.switch_page("report.py").run()
+    assert not page.exception
+    assert "445,600" in page.markdown[0].value
+    title = render_text("report.table.reconciliation")
+    assert title in page.markdown[0].value
+    page.checkbox(key="with_reconciliation").uncheck().run()
+    assert title not in page.markdown[0].value
 
 
 def test_a_plan_that_cannot_be_says_so_here_too() -> None:

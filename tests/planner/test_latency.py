@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from planner.api import plan_json
 from planner.cache import Rows
 from planner.capacity import CapacityPlan, plan
 from planner.dtypes import DTYPES, kv_layout
+from planner.errors import PlannerError
 from planner.hardware import custom, find
 from planner.latency import Latency, Served, estimate, floor_s, lengths, served, tokens_per_s
 from planner.latency.load import Load, times
@@ -27,7 +29,7 @@ from planner.parallel import Parallel
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.weights import weight_format
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, small_configs
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -234,6 +236,22 @@ def test_the_answer_has_a_range_and_says_what_binds() -> None:
     assert sum(out["parts_s"].values()) == pytest.approx(out["itl_s"])
 
 
+def test_every_family_gets_finite_times() -> None:
+    """Windows, states, latents, encoders, experts and shared caches alike."""
+    answers = 0
+    for name, config in small_configs():
+        s = Scenario(engine="architecture", prompt=300, output=20, tokens=320, sequences=3, encoder_tokens=50)
+        try:
+            found = answered(plan(read_config(config, name), find("H200 SXM"), s))
+        except PlannerError:
+            continue
+        answers += 1
+        for value in (found.ttft_s, found.step_s, found.itl_s, *found.itl_range_s, *found.parts_s.values(), found.output_tokens_per_s):
+            assert isfinite(value), name
+        assert 0 < found.floor_s < found.step_s <= found.itl_s, name
+    assert answers > 150
+
+
 def test_times_are_given_where_the_plan_does_not_fit() -> None:
     p = llama_plan(sequences=900, prompt=100_000, output=100, tokens=100_100)
     assert not p.fits
@@ -299,6 +317,12 @@ def test_whole_prompts_or_chunks() -> None:
     chunked, whole = (times(own.stages, own.speeds, replace(load, policy=policy)) for policy in ("chunked", "whole"))
     assert float(chunked.itl_p99_s) < float(whole.itl_p99_s) / 3
     assert float(chunked.prefill_s) > float(whole.prefill_s)
+
+
+def test_what_the_times_leave_out_is_said() -> None:
+    for choices in ({"beams": 2}, {"samples": 2}, {"engine": "llamacpp", "n_gpu_layers": 3}):
+        assert "latency_plain" in [n.code for n in answered(llama_plan(**choices)).notes]
+    assert "latency_plain" not in [n.code for n in answered(llama_plan()).notes]
 
 
 def test_the_policy_is_the_engines_unless_asked_for() -> None:

@@ -102,6 +102,17 @@ def test_a_load_by_hand() -> None:
     assert float(single.ttft_s) == pytest.approx(0.01 + one)
 
 
+def test_no_step_takes_more_prompt_tokens_than_its_budget() -> None:
+    """64 prompts of 9000 for outputs of 3: each step is full with 4500 tokens, and each prompt takes two of them."""
+    load = Load(prompt=9000, output=3, sequences=64, chunk=4500)
+    t = times((W,), V, load)
+    linear = 2e6 * (4500 + 64) / 1e12 - 2e6 / 1e9 + 4e-3 - 4e-3  # what 4500 more tokens add to 64: reading was 2 ms
+    pairs = (2 * 100 * 9000 * 9001 / 2 / 1e12 + 2 * 1000 * 9000 * 0.5 / 1e9) / 2
+    assert float(t.itl_s) == pytest.approx(float(t.step_s) + linear + pairs + 2 * 1e-4)
+    assert float(t.ttft_s) == pytest.approx(float(t.itl_s) * (64 * 2 - 3))
+    assert float(times((W,), V, replace(load, policy="whole")).others_s) > 5 * float(t.others_s)
+
+
 def test_attention_groups_share_the_batch() -> None:
     two = replace(W, attention_data=2)
     a, b = (times((w,), V, Load(prompt=1000, output=100, sequences=n)) for w, n in ((two, 64), (W, 32)))

@@ -94,9 +94,9 @@ def test_a_latent_is_copied_unless_attention_is_data_parallel() -> None:
 
 
 def test_paging_and_sharing_are_the_plans_pools() -> None:
-    f = of(tokens=8_200, sequences=4)
+    f = of(tokens=8_201, sequences=4)
     x = lesson(f, "paging")
-    assert [r[1] for r in x.rows[:4]] == ["16", "513", "2,052", "8"]
+    assert [r[1] for r in x.rows[:4]] == ["16", "513", "2,052", "7"]
     assert f.plan is not None
     assert f"{f.plan.footprint.per_rank_bytes[0]:,} bytes" in cells(x)
     saved = lesson(of(shared_prefix=4_096), "prefix")

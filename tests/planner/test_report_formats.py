@@ -119,11 +119,11 @@ def test_five_numbers_are_those_of_the_json(fmt: str, case: str) -> None:
 
 @pytest.mark.parametrize("fmt", sorted(READERS))
 def test_every_section_is_in_every_format(fmt: str) -> None:
-    data = render(made(), fmt, PROVENANCE, PROBE, suite=SUITE, reconciliation=LOG, created=DATE, config={"a": 1})
+    data = render(made(lengths="64+64:3,100+1"), fmt, PROVENANCE, PROBE, suite=SUITE, reconciliation=LOG, created=DATE, config={"a": 1})
     said = " ".join(cell for row in READERS[fmt](data) for cell in row)
     sha = hashlib.sha256(b'{"a":1}').hexdigest()
     wanted = ("2 x 32 layers", "Weights (bf16)", "Ledger lines sum", "v1/worker/utils.py", "KV bytes held", "printed per group", "a" * 40, "b" * 64, sha,
-              program.program()["commit"] or "KVLedger", "H100 SXM", "--max-num-seqs", "C1", "Time to first token")  # fmt: skip
+              program.program()["commit"] or "KVLedger", "H100 SXM", "--max-num-seqs", "C1", "Time to first token", "all at full length")  # fmt: skip
     text = said.replace(" ", "")
     if fmt in ("md", "html"):
         text += data.decode().replace("\\", "").replace(" ", "")

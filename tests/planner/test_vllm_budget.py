@@ -124,6 +124,17 @@ def test_tables_stand_beside_the_weights() -> None:
     assert (line(p, "weights").bytes + line(p, "weights_beside").bytes) / GIB == pytest.approx(14.9889, abs=0.0005)
 
 
+def test_a_linear_scaling_lengthens_the_table() -> None:
+    """Gemma-3-27B: 8 x 131,072 positions x 128 x 2 bytes for full layers, 131,072 for windowed ones. Llama's own scaling does not."""
+    p = planned("Gemma-3-27B", engine_version="0.17.0")
+    assert p.model.server.rope_factor == 8
+    assert line(p, "weights_beside").bytes == (8 + 1) * 131_072 * 128 * 2
+    assert planned("Llama-3.1-8B").model.server.rope_factor == 1
+    for bad in ({"rope_type": "linear", "factor": "x"}, {"type": "linear", "factor": float("inf")}, {"full_attention": 3}, [], {"rope_type": "linear"}):
+        raw = load("catalog:Llama-3.1-8B").raw | {"rope_scaling": bad}
+        assert read_config(raw, "x").server.rope_factor == 1
+
+
 def test_a_latent_is_kept_by_heads_too() -> None:
     """DeepSeek-V2-Lite, 27 layers: 512 x 16 x (128 + 128) x 2 bytes each; half of it on two ranks."""
     found = [line(planned("DeepSeek-V2-Lite", engine_version="0.17.0", gpus=n, tp=n), "weights_beside").bytes for n in (1, 2)]

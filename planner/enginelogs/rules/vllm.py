@@ -77,7 +77,8 @@ def _tokens_of_blocks(v: Values, around: Any) -> list[Interval]:
     blocks, size = int(v["num_blocks"].low), around.count("block_size") or around.flag("block_size") or BLOCK
     if blocks <= 0:
         return [Interval(blocks * size, blocks * size)]
-    return [Interval(n, n) for groups in range(1, MOST_GROUPS) if (n := blocks // groups * size)]
+    most = 1 if around.has("cpu_blocks") else MOST_GROUPS  # V0, which prints CPU blocks, knew no groups
+    return [Interval(n, n) for groups in range(1, most + 1) if (n := blocks // groups * size)]
 
 
 def _blocks_unsure(v: Values, seen: Interval, around: Any) -> bool:

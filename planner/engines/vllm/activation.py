@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from planner.engines.settings import Setting
 from planner.engines.vllm.versions import rules_of, runner
-from planner.hardware import Hardware
 from planner.model import Mlp, ModelSpec
 from planner.units import MIB
 
@@ -51,7 +50,7 @@ def batch(setting: Setting) -> tuple[int, int]:
     return tokens, min(setting.max_num_seqs, tokens)
 
 
-def peak(model: ModelSpec, hardware: Hardware, setting: Setting) -> Peak:
+def peak(model: ModelSpec, setting: Setting) -> Peak:
     """Of the last pipeline stage, which runs the sampler."""
     tokens, sequences = batch(setting)
     rules, _ = rules_of(setting.asked_version)

@@ -45,7 +45,7 @@ def lines(model: ModelSpec, hardware: Hardware, s: Scenario, setting: Setting, w
     apart = (*used, *after) if rules.others_outside else after
     outside = LedgerLine(code="outside_budget", bytes=visible - requested_bytes(visible, setting.memory_fraction) - sum(line.bytes for line in apart),
                          kind="derived", source=cite("vLLM 0.33 v1/worker/utils.py"), args=(("fraction", setting.memory_fraction),))  # fmt: skip
-    own = (*weights_beside(model, s, setting, weights, rules.comms), peak(model, hardware, setting), *counts)
+    own = (*weights_beside(model, s, setting, weights, rules.comms), peak(model, setting), *counts)
     return (gap, *used, outside, *after, weights, *own, overhead.non_torch(setting, rules.comms), *(graphs if inside else ()))
 
 
@@ -62,9 +62,9 @@ def weights_beside(model: ModelSpec, s: Scenario, setting: Setting, weights: Led
     return (*out, LedgerLine(code="weights_vision", bytes=size, kind="assumed", source=VISION, low_bytes=size * 9 // 10, high_bytes=high))
 
 
-def peak(model: ModelSpec, hardware: Hardware, setting: Setting) -> LedgerLine:
+def peak(model: ModelSpec, setting: Setting) -> LedgerLine:
     """The activation peak; for images and where the forward pass is the larger one, the band is wider."""
-    p = activation.peak(model, hardware, setting)
+    p = activation.peak(model, setting)
     width = 0.03 if p.sampler >= p.forward else 0.12
     more = p.images + (GIB if p.images else 0)
     return LedgerLine(code="activation", bytes=p.bytes, kind="documented", source=PROFILE, low_bytes=round(p.bytes * (1 - width)) - p.workspace // 2,

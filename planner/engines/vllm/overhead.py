@@ -31,6 +31,7 @@ GRAPH_SOURCE = cite("18 start-up logs of vLLM 0.19 on H100, four of 0.22 and 0.2
 
 CONTEXT_GIB = (0.30, 0.55, 0.80)  # CUDA context of a process, before vLLM looks at what is free
 
+FP32_TABLES = 4  # bytes an angle
 HIDDEN_PAD, WIDTH_PAD = 256, 128  # of MXFP4 experts (mxfp4.py)
 
 
@@ -72,23 +73,24 @@ def cuda_graphs(model: ModelSpec, setting: Setting) -> LedgerLine:
 
 
 def beside_weights(model: ModelSpec, setting: Setting, fmt: WeightFormat, comms: str) -> int:
-    """What "model loading took" counts beside the file's weights: tables of rotary angles (largest length x rotated width, one for each base),
+    """What "model loading took" counts beside the file's weights: tables of rotary angles (largest length times a linear factor, for each base),
     MLA's expansion kept a second time by heads, MXFP4 experts padded, buffers of the fused all-reduce."""
     e, ranks = setting.model_dtype.nbytes(1), setting.parallel.attention_ranks
     lengths = model.max_context_tokens or setting.max_model_len
-    tables: set[tuple[int, bool]] = set()
+    tables: set[tuple[int, int, bool]] = set()  # bytes a position, positions, whether of the windowed layers
     absorbed = padding = 0
     for layer, where in model.layer_groups():
         a = layer.attention
         if a is not None and lengths:
             windowed = model.model_type.startswith(("gemma3", "gemma4")) and any(isinstance(k, Rows) and k.window for k in layer.caches)
-            tables.add((a.rope_dim if a.kv_rank else a.qk_dim, windowed))
+            wide = FP32_TABLES if a.kv_rank else e  # DeepSeek's scaled angles stay in fp32 for the kernel that applies them
+            tables.add((wide * (a.rope_dim if a.kv_rank else a.qk_dim), lengths * (1 if windowed else model.server.rope_factor), windowed))
         if a is not None and a.kv_rank and setting.latent:
             absorbed += len(where) * a.kv_rank * (a.q_heads // ranks) * (a.nope_dim + a.v_dim) * e
         if model.model_type == "gpt_oss" and model.quantization == "mxfp4":
             held = sum(fmt.bytes_held(w, elements_on_rank(w, setting.parallel)) for w in layer.weights if w.role == "expert")
             padding += round(len(where) * held * (_padded(model, setting) - 1))
-    return sum(lengths * width * e for width, _ in tables) + absorbed + padding + fused_buffers(setting, comms)
+    return sum(width * positions for width, positions, _ in tables) + absorbed + padding + fused_buffers(setting, comms)
 
 
 def _padded(model: ModelSpec, setting: Setting) -> float:

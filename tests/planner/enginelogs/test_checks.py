@@ -46,6 +46,8 @@ PLANTED = (
     (logs.VLLM_V0, "# cuda blocks: 2560", "# cuda blocks: 2460", 5, "num_blocks", 2560),
     (logs.VLLM_V0, "request: 10.00x", "request: 11.00x", 6, "max_concurrency", 10.0),
     (logs.VLLM_V0, "KV Cache is 5.00GiB", "KV Cache is 6.00GiB", 4, "available_kv_bytes", None),
+    ("INFO # GPU blocks: 229, # CPU blocks: 512\nValueError: The model's max seq len (4096) is larger than the maximum number of tokens that can be stored "
+     "in KV cache (3664).", "# GPU blocks: 229", "# GPU blocks: 470", 1, "num_blocks", 229),
     (logs.VLLM_REFUSED, "length is 65536", "length is 85536", 1, "estimated_max_len", None),
     (logs.SGLANG, "mem usage=16.00 GB", "mem usage=19.00 GB", 3, "weights_bytes", 16 * 2**30),
     (logs.SGLANG, "V size: 20.00 GB", "V size: 25.00 GB", 4, "v_bytes", 20 * 2**30),
@@ -96,10 +98,11 @@ def test_a_wrong_figure_is_flagged_at_its_line(case: tuple[str, str, str, int, s
 def test_an_older_vllms_figure_of_one_group_stays_open() -> None:
     """tokens x 4 = concurrency x length: four groups of layers would print so before 0.22, and the log does not say which release it is."""
     found = reconcile("INFO GPU KV cache size: 129,472 tokens\nINFO Maximum concurrency for 262,144 tokens per request: 1.97x")
-    assert [(line.status, line.name) for line in found.lines] == [("open", "max_concurrency")]
+    assert [(line.status, line.name) for line in found.lines] == [("open", "kv_tokens"), ("open", "max_concurrency")]
     newer = reconcile("INFO Initializing a V1 LLM engine (v0.25.0) with config: x\nINFO GPU KV cache size: 129,472 tokens\n"
                       "INFO Maximum concurrency for 262,144 tokens per request: 1.97x")  # fmt: skip
-    assert [line.status for line in newer.lines] == ["differs"]
+    assert [(line.status, line.name, line.figure.line) for line in newer.lines] == [("differs", "kv_tokens", 2), ("differs", "max_concurrency", 3)]
+    assert [f.name for line in newer.lines for f in line.alike if f.line != line.figure.line] == ["max_concurrency", "concurrency_tokens", "kv_tokens"]
 
 
 def test_two_starts_in_one_log_are_not_mixed() -> None:
@@ -114,7 +117,9 @@ def test_ranks_are_not_mixed() -> None:
             "(Worker_TP{n} pid={n}) INFO [gpu_worker.py:2] Available KV cache memory: {k} GiB\n")  # fmt: skip
     good = rank.format(n=0, w=17, v=15, k=54.02) + rank.format(n=1, w=18, v=16, k=53.02)
     assert reconcile(good).flagged == ()
-    assert [x.figure.line for x in reconcile(good.replace("53.02", "54.02")).flagged] == [6]
+    flagged = {x.figure.line for x in reconcile(good.replace("53.02", "54.02")).flagged}
+    assert 6 in flagged
+    assert not flagged & {1, 2, 3}
 
 
 def test_every_rule_has_its_words_and_source() -> None:

@@ -140,6 +140,15 @@ def test_a_difference_that_nothing_closes_has_no_cause() -> None:
     assert all(line.cause is None for line in found.lines)
 
 
+def test_of_two_figures_that_do_not_fit_the_plan_clears_the_right_one() -> None:
+    """20 GiB are 163,840 tokens: 20 requests of 8,192, not 25. The log alone cannot tell which of the two is wrong."""
+    text = "INFO Initializing a V1 LLM engine (v0.30.0) with config: x\n" + V1.format(pool="20.0", tokens="163,840", length="8,192", many="25.00")
+    alone = reconcile(text)
+    assert {line.name for line in alone.flagged} == {"kv_tokens", "max_concurrency"}
+    beside = reconcile(text, model=model(LLAMA))
+    assert {line.name for line in beside.flagged} == {"max_concurrency"}
+
+
 def test_another_model_is_no_cause() -> None:
     text = logs.VLLM_V1
     found = reconcile(text, model=model("catalog:Qwen3-8B"))
