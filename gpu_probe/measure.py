@@ -119,5 +119,7 @@ def storage_bytes(root: Any) -> int:
 
 
 def workspace_bytes(attention: PagedAttention) -> int:
-    """Scratch that the backends of the decode steps keep between steps."""
-    return storage_bytes([choice.backend for choice in attention.choices.values()])
+    """Scratch that the backends of the decode steps keep between steps; block tables, which they may hold on to, are counted elsewhere."""
+    tables = {view.table.untyped_storage().data_ptr() for view in attention._views.values()}
+    kept = [t.untyped_storage() for t in tensors_in([choice.backend for choice in attention.choices.values()])]
+    return sum(storage.nbytes() for storage in kept if storage.data_ptr() not in tables)

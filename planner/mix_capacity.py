@@ -53,8 +53,8 @@ class MixCapacity:
 
     @property
     def limited_by(self) -> str | None:
-        """What keeps the longest request out, however few there are: model | weights | start."""
-        return self.plan.limited_by if self.plan.limited_by in ("model", "weights", "start") else None
+        """What keeps the longest request out, however few there are: model | weights | start | free."""
+        return self.plan.limited_by if self.plan.limited_by in ("model", "weights", "start", "free") else None
 
     @property
     def notes(self) -> tuple[Note, ...]:

@@ -119,3 +119,14 @@ def test_chosen_layers_have_one_of_every_kind_first() -> None:
     assert chosen_layers(MODELS["shared"], 3) == (0, 1, 2)
     with pytest.raises(InvalidInput):
         chosen_layers(spec, 0)
+
+
+def test_scratch_of_backends_is_found_and_tables_are_not_counted_again() -> None:
+    _, attention, _ = paged(MODELS["gqa"])
+    before = measure.workspace_bytes(attention)
+    (choice,) = attention.choices.values()
+    choice.backend.kept = [torch.zeros(100), *(view.table for view in attention._views.values())]  # type: ignore[attr-defined]
+    try:
+        assert measure.workspace_bytes(attention) == before + 400
+    finally:
+        del choice.backend.kept  # type: ignore[attr-defined]  # it lives as long as the process
