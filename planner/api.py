@@ -92,10 +92,15 @@ def asked(source: str, options: Mapping[str, Any], *, token: str | None = None, 
     model = model_of(loaded, harmless)
     given = {k: v for k, v in options.items() if k not in _REQUEST_ONLY}
     mix, chosen = take_lengths(given, allow_paths=allow_paths)
+    measured = chosen.pop("calibration", None)
     base = saved.scenario if saved else _plan_base(source, model, chosen)
     if saved and "tokens" in chosen and not {"prompt", "output"} & set(chosen):
         base = replace(base, prompt=None, output=None)
     model, s = attach(model, from_options(chosen, base), loaded.provenance, _opener(token, allow_paths))
+    if measured is not None:
+        from planner.calibrate import take
+
+        s = replace(s, calibration=take(measured, plan(model, find(s.gpu), replace(s, calibration=None)), allow_paths=allow_paths).text())
     keeps_lengths = saved is not None and "lengths" not in given
     return Asked(
         loaded=loaded, model=model, scenario=s, mix=saved.mix if saved and keeps_lengths else mix, harmless=harmless, saved=saved, changed=bool(given),

@@ -170,6 +170,28 @@ def _requests(text: str) -> Iterator[tuple[int, int, int]]:
         yield prompt, output, numbers[2] if len(numbers) > 2 else _weight("1")
 
 
+def trace_rows(data: bytes, times: frozenset[str], most: int) -> list[tuple[int, int, int, str | None]]:
+    """(row, prompt, output, cell of the first column that is named in `times`; None without one) of at most `most` requests, in the file's
+    order. Columns and cells are read as for a mix. Raises InvalidInput with the row and the column."""
+    if len(data) > MAX_BYTES:
+        raise InvalidInput("lengths_bytes", field="trace", limit=MAX_BYTES)
+    rows = _rows(data.decode("utf-8-sig", "replace"))
+    head = next(rows, [])
+    where = _columns(head)
+    stamp = next((i for i, name in enumerate(head) if name.strip().lower() in times), None)
+    out: list[tuple[int, int, int, str | None]] = []
+    for line, row in enumerate(rows, start=2):
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(out) >= most:
+            break
+        prompt, output = (_number(row[where[role]] if where[role] < len(row) else "", role, line, {}) for role in ("prompt", "output"))
+        if not 1 <= prompt + output <= MAX_TOKENS:
+            raise InvalidInput("lengths_total", field="trace", where=f"{line}", tokens=prompt + output, limit=MAX_TOKENS)
+        out.append((line, prompt, output, None if stamp is None else row[stamp] if stamp < len(row) else ""))
+    return out
+
+
 def _number(cell: str, role: str, line: int, known: dict[str, int]) -> int:
     """A cell as a number. `known`: what cells of this column were found to be; traces repeat themselves."""
     number = known.get(cell)

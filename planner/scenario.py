@@ -23,7 +23,7 @@ MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How one field is read from text or JSON. kind: int | bytes | fraction | seconds | flag | text | one of `choices`."""
+    """How one field is read from text or JSON. kind: int | bytes | fraction | seconds | flag | text | scale | one of `choices`."""
 
     kind: str
     low: float = 1
@@ -92,6 +92,7 @@ OPTIONS: dict[str, Option] = {
     "target_ttft": Option(kind="seconds", low=1e-6, high=86_400),
     "target_itl": Option(kind="seconds", low=1e-6, high=86_400),
     "prefill_policy": Option(kind="choice", choices=("chunked", "whole")),
+    "calibration": Option(kind="scale", high=300),
 }
 
 
@@ -161,6 +162,7 @@ class Scenario:
     target_ttft: float | None = None
     target_itl: float | None = None
     prefill_policy: str | None = None
+    calibration: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -216,6 +218,10 @@ def _value(name: str, value: Any) -> Any:
         if not isinstance(value, str) or len(value) > o.high or not value.strip():
             raise InvalidInput("not_a_text", field=name, value=repr(value)[:60])
         return value.strip()
+    if o.kind == "scale":
+        from planner.scale import from_text
+
+        return from_text(value).text()
     if o.kind == "choice":
         text = str(value).strip().lower()
         if text not in o.choices:

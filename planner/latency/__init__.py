@@ -8,13 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from planner.budget import weights_counted
 from planner.capacity import CapacityPlan
 from planner.engines import engine
 from planner.latency.load import Load, Times, times
-from planner.latency.speeds import SOURCE, Speeds, missing, speeds
+from planner.latency.speeds import SOURCE, Speeds, missing, scaled, speeds
 from planner.latency.work import Work, work_of
 from planner.notes import Note, note
+from planner.scale import Scale, from_text
 from planner.scenario import Scenario
 from planner.weights import weight_format
 
@@ -42,6 +45,7 @@ class Latency:
     output_tokens_per_s: float
     floor_s: float
     measured: bool
+    scale: Scale | None = None
     source: str = SOURCE
     notes: tuple[Note, ...] = ()
 
@@ -51,6 +55,8 @@ class Latency:
             "itl_range_s": list(self.itl_range_s), "bound": self.bound, "parts_s": self.parts_s, "floor_s": self.floor_s, "prompt": self.prompt_tokens,
             "output": self.output_tokens, "sequences": self.sequences, "chunk": self.chunk_tokens, "output_tokens_per_s": self.output_tokens_per_s,
             "measured": self.measured, "source": self.source,
+            "calibration": None if self.scale is None else {"factor": self.scale.factor, "residual": self.scale.residual, "points": self.scale.points,
+                                                            "of": self.scale.of},
         }  # fmt: skip
 
 
@@ -63,6 +69,7 @@ class Served:
     load: Load
     bandwidth_bytes_per_s: float
     most: int | None
+    scale: Scale | None = None
     notes: tuple[Note, ...] = ()
 
     def at(self, sequences: Any) -> Load:
@@ -102,12 +109,14 @@ def served(p: CapacityPlan) -> Served | Note:
                 weight_bytes=scale, latent=setting.latent)
         for i in range(setting.parallel.pipeline)
     )  # fmt: skip
+    measured, measured_notes = _scale(p, h.name)
     prompt, output, assumed = lengths(s)
     notes: tuple[Note, ...] = (note("assumed", "latency_lengths", field="output", prompt=prompt, output=output),) if assumed else ()
     element = setting.kv.element
     v = speeds(h, setting.engine, element.block_bytes / element.block_elements, eager=s.enforce_eager)
     load = Load(prompt=prompt, output=output, sequences=p.sequences_per_replica, chunk=setting.max_num_batched_tokens, policy=s.prefill_policy or v.prefill,
                 cached=min(p.footprint.prefix_tokens, prompt - 1))  # fmt: skip
+    notes += measured_notes
     if not p.fits:
         notes += (note("warning", "latency_as_if", field="sequences"),)
     if s.prefill_policy not in (None, v.prefill):
@@ -117,11 +126,23 @@ def served(p: CapacityPlan) -> Served | Note:
     plain = [name for name, on in used.items() if on]
     if plain:
         notes += (note("assumed", "latency_plain", field=plain[0], what=", ".join(plain)),)
-    if not v.measured:
+    if not v.measured and measured is None:
         notes += (note("assumed", "latency_unmeasured", field="gpu", source=SOURCE, name=h.name, engine=setting.engine),)
     reserves = engine(setting.engine).reserves
     most = setting.max_num_seqs * setting.parallel.attention_data if reserves else None
-    return Served(stages=stages, speeds=v, load=load, bandwidth_bytes_per_s=float(h.bandwidth_bytes_per_s or 0), most=most, notes=notes)
+    v = v if measured is None else scaled(v, measured)
+    return Served(stages=stages, speeds=v, load=load, scale=measured, bandwidth_bytes_per_s=float(h.bandwidth_bytes_per_s or 0), most=most, notes=notes)
+
+
+def _scale(p: CapacityPlan, gpu: str) -> tuple[Scale | None, tuple[Note, ...]]:
+    """The scenario's measured scale, said in a note; one of another device, engine or model is said and left out."""
+    if p.scenario.calibration is None:
+        return None, ()
+    found = from_text(p.scenario.calibration)
+    args: dict[str, Any] = {"factor": f"{found.factor:.3f}", "residual": f"{100 * found.residual:.1f} %", "points": found.points}
+    if found.belongs(gpu, p.setting.engine, p.model.name):
+        return found, (note("derived", f"calibrated_{found.of}", field="calibration", **args),)
+    return None, (note("warning", "calibration_elsewhere", field="calibration", gpu=found.gpu, engine=found.engine, model=found.model),)
 
 
 def estimate(p: CapacityPlan) -> Latency | Note:
@@ -130,28 +151,48 @@ def estimate(p: CapacityPlan) -> Latency | Note:
     return own if isinstance(own, Note) else latency(own)
 
 
-def latency(own: Served) -> Latency:
-    """Of one load. Sequences beyond what the engine runs at once wait, by Little's law."""
-    asked = int(own.load.sequences)
-    running = min(asked, own.most or asked)
-    load, notes = own.at(running), own.notes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Of a load, ints or arrays: what runs at once, its times, and in `ttft_s` the wait of the rest by Little's law. Ranges are (low, high)."""
+
+    load: Load
+    times: Times
+    ttft_s: Any
+    itl_s: Any
+    floor_s: Any
+    ttft_range_s: tuple[Any, Any]
+    itl_range_s: tuple[Any, Any]
+
+
+def figures(own: Served) -> Figures:
+    """The times of `own.load`, whose lengths and sequences may be arrays that broadcast: a plan and a sweep run the same lines."""
+    asked = own.load.sequences
+    running = np.minimum(asked, own.most) if own.most else asked
+    load = own.at(running)
     t = times(own.stages, own.speeds, load)
-    ttft = float(t.ttft_s)
-    if running < asked:
-        ttft += (asked - running) * (ttft + load.output * float(t.itl_s)) / running
-        notes += (note("warning", "latency_waits", field="max_num_seqs", running=running, asked=asked),)
-    itl = float(t.itl_s)
-    parts = parts_of(t)
-    floor = floor_s(own, load)
+    wait_s = (asked - running) * (t.ttft_s + load.output * t.itl_s) / running
+    ttft, floor = t.ttft_s + wait_s, floor_s(own, load)
     down, up = own.speeds.range_itl
     first_down, first_up = own.speeds.range_ttft
+    return Figures(load=load, times=t, ttft_s=ttft, itl_s=t.itl_s, floor_s=floor, ttft_range_s=(ttft / first_down, ttft * first_up),
+                   itl_range_s=(np.maximum(t.itl_s / down, floor), t.itl_s * up))  # fmt: skip
+
+
+def latency(own: Served) -> Latency:
+    """Of one load. Sequences beyond what the engine runs at once wait, by Little's law."""
+    found = figures(own)
+    load, t, notes = found.load, found.times, own.notes
+    asked, running = int(own.load.sequences), int(load.sequences)
+    if running < asked:
+        notes += (note("warning", "latency_waits", field="max_num_seqs", running=running, asked=asked),)
+    parts = parts_of(t)
     return Latency(
-        ttft_s=ttft,
+        ttft_s=float(found.ttft_s),
         step_s=float(t.step_s),
-        itl_s=itl,
+        itl_s=float(found.itl_s),
         itl_p99_s=float(t.itl_p99_s),
-        ttft_range_s=(ttft / first_down, ttft * first_up),
-        itl_range_s=(max(itl / down, floor), itl * up),
+        ttft_range_s=(float(found.ttft_range_s[0]), float(found.ttft_range_s[1])),
+        itl_range_s=(float(found.itl_range_s[0]), float(found.itl_range_s[1])),
         bound=max(parts, key=lambda k: parts[k]),
         parts_s=parts,
         prompt_tokens=int(load.prompt),
@@ -159,8 +200,9 @@ def latency(own: Served) -> Latency:
         sequences=running,
         chunk_tokens=int(load.chunk),
         output_tokens_per_s=float(tokens_per_s(t, load)),
-        floor_s=floor,
+        floor_s=float(found.floor_s),
         measured=own.speeds.measured,
+        scale=own.scale,
         notes=notes,
     )
 
@@ -177,9 +219,9 @@ def tokens_per_s(t: Times, load: Load) -> Any:
     return load.sequences * load.output / (t.ttft_s + load.output * t.itl_s)
 
 
-def floor_s(own: Served, load: Load) -> float:
+def floor_s(own: Served, load: Load) -> Any:
     """No step is faster: each byte read once at the nominal bandwidth, of experts those of a single token."""
     data, pipes = own.stages[0].attention_data, len(own.stages)
-    mine = -(-int(load.sequences) // (data * pipes))
-    read = sum(float(w.weight_bytes_read(1)) + float(mine * w.cache_bytes_read(int(load.context))) for w in own.stages)
+    mine = -(-load.sequences // (data * pipes))
+    read = sum(float(w.weight_bytes_read(1)) + mine * 1.0 * w.cache_bytes_read(load.context) for w in own.stages)
     return read / own.bandwidth_bytes_per_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from planner.errors import DataError
 from planner.hardware import Hardware
 from planner.notes import cite
+from planner.scale import Scale
 
 _FILE = Path(__file__).parents[1] / "data" / "efficiency.toml"
 SOURCE = cite("planner/data/efficiency.toml: kernel tables of aiconfigurator-core 0.12.0, fixed times fitted end to end")
@@ -110,6 +111,20 @@ def speeds(hardware: Hardware, engine: str, kv_bytes: float, *, eager: bool = Fa
         range_itl=tuple(ranges[which]),
         range_ttft=tuple(ranges[f"first_{which}"]),
     )
+
+
+RATES_BY_FORM = ("read", "read_experts", "multiply", "multiply_experts")
+RATES = ("read_cache", "read_latent", "read_state", "attend_prefill", "attend_decode", "link")
+FIXED = ("attention_layer_s", "latent_layer_s", "state_layer_s", "mlp_layer_s", "moe_layer_s", "step_s", "prefill_layer_s", "first_layer_s", "serve_s",
+         "reduce_s")  # fmt: skip
+
+
+def scaled(v: Speeds, scale: Scale) -> Speeds:
+    """Every time `scale.factor` as long, and the ITL's range as narrow as its residual allows. TTFT was not measured for it: its range stays."""
+    f = scale.factor
+    changes: dict[str, Any] = {name: {form: rate / f for form, rate in getattr(v, name).items()} for name in RATES_BY_FORM}
+    changes |= {name: getattr(v, name) / f for name in RATES} | {name: getattr(v, name) * f for name in FIXED}
+    return replace(v, **changes, range_itl=scale.narrowed(v.range_itl))
 
 
 def _kernels(t: dict[str, Any], hardware: Hardware) -> dict[str, Any]:

@@ -51,15 +51,16 @@ def products(w: Work, v: Speeds, tokens: Any, head_tokens: Any) -> Parts:
     return Parts(weights=read, compute=bound)
 
 
-def attention(w: Work, v: Speeds, sequences: Any, context: Any) -> Parts:
-    """Decode attention of `sequences` sequences that hold `context` tokens each, and their states."""
+def attention(w: Work, v: Speeds, sequences: Any, context: Any, new: Any = 1) -> Parts:
+    """Decode attention of `sequences` sequences that hold `context` tokens each, and their states. `new`: tokens of each that a step computes
+    (a verification of drafted ones has more than one): the cache is read once for all of them."""
     read: Any = sequences * (2.0 * w.state_bytes / v.read_state + w.cross_bytes / v.read_cache)
     bound: Any = 0.0
     mine = -(-context // w.context_ranks)
     for a in w.attends:
         rows = a.rows(mine)
         by_read = sequences * (a.layers * a.row_bytes * 1.0) * rows / (v.read_latent if a.latent else v.read_cache)
-        by_product = sequences * (a.layers * a.decode_flops * 1.0) * rows / v.attend_decode
+        by_product = sequences * new * (a.layers * a.decode_flops * 1.0) * rows / v.attend_decode
         read, bound = read + np.where(by_product > by_read, 0.0, by_read), bound + np.where(by_product > by_read, by_product, 0.0)
     return Parts(cache=read, compute=bound)
 
@@ -84,9 +85,10 @@ def links(w: Work, v: Speeds, tokens: Any) -> Any:
     return out
 
 
-def decode(w: Work, v: Speeds, sequences: Any, context: Any) -> Parts:
+def decode(w: Work, v: Speeds, sequences: Any, context: Any, new: Any = 1) -> Parts:
     """One decode step of one rank: `sequences` of its attention group, at `context` tokens each. The step's own fixed time is not in it."""
-    return products(w, v, sequences, sequences) + attention(w, v, sequences, context) + Parts(launches=launches(w, v), links=links(w, v, sequences))
+    tokens = sequences * new
+    return products(w, v, tokens, tokens) + attention(w, v, sequences, context, new) + Parts(launches=launches(w, v), links=links(w, v, tokens))
 
 
 def prefill(w: Work, v: Speeds, tokens: Any, chunks: Any = 1, cached: Any = 0, beside: Any = 0) -> Parts:
@@ -101,15 +103,21 @@ def prefill(w: Work, v: Speeds, tokens: Any, chunks: Any = 1, cached: Any = 0, b
     already = products(w, v, beside, 1) if _any(beside) else Parts()
     more = np.maximum(linear.total - already.total, 0.0) * chunks
     again = tokens * np.maximum(chunks - 1, 0) / 2.0 + cached * chunks
+    ratio = np.where(linear.total > 0, linear.weights / np.where(linear.total > 0, linear.total, 1.0), 0.0)
+    return attention_prefill(w, v, tokens, cached, again) + Parts(
+        weights=more * ratio, compute=more * (1.0 - ratio), launches=w.layers * v.prefill_layer_s * chunks, links=links(w, v, each) * chunks
+    )
+
+
+def attention_prefill(w: Work, v: Speeds, tokens: Any, cached: Any, again: Any) -> Parts:
+    """Attention and states of a prefill of `tokens` new tokens on `cached` ones; `again`: cached tokens that are read (MLA: expanded too),
+    once for each chunk that sees them."""
     pairs: Any = 0.0
     reread: Any = 0.0
     for a in w.attends:
         pairs = pairs + a.layers * (a.prefill_flops * 1.0 * a.pairs(tokens, cached) + a.expand_flops * 1.0 * again) / v.attend_prefill
         reread = reread + a.layers * a.row_bytes * 1.0 * again / (v.read_latent if a.latent else v.read_cache)
-    ratio = np.where(linear.total > 0, linear.weights / np.where(linear.total > 0, linear.total, 1.0), 0.0)
-    state = 4.0 * w.state_elements * tokens / v.attend_prefill
-    return Parts(weights=more * ratio, cache=reread, compute=more * (1.0 - ratio) + pairs + state, launches=w.layers * v.prefill_layer_s * chunks,
-                 links=links(w, v, each) * chunks)  # fmt: skip
+    return Parts(cache=reread, compute=pairs + 4.0 * w.state_elements * tokens / v.attend_prefill)
 
 
 def _any(value: Any) -> bool:

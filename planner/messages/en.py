@@ -6,6 +6,7 @@ Arguments are filled in by str.format; whole numbers of five digits and more get
 from planner.messages import (
     en_budget,
     en_compare,
+    en_diagnose,
     en_gguf,
     en_latency,
     en_layers,
@@ -21,6 +22,7 @@ from planner.messages import (
     en_sources,
     en_suite,
     en_suite_view,
+    en_sweep,
     en_trtllm,
     en_weights,
 )
@@ -298,6 +300,7 @@ TEXT: dict[str, str] = (
     _PLANNER
     | en_budget.TEXT
     | en_compare.TEXT
+    | en_diagnose.TEXT
     | en_gguf.TEXT
     | en_sources.TEXT
     | en_weights.TEXT
@@ -315,4 +318,5 @@ TEXT: dict[str, str] = (
     | en_logs.TEXT
     | en_trtllm.TEXT
     | en_serving.TEXT
+    | en_sweep.TEXT
 )

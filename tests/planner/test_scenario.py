@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InvalidInput
+from planner.scale import Scale
 from planner.scenario import OPTIONS, Option, Scenario, from_options
 from planner.units import gib, memory, parse_bytes
 from tests.conftest import refused
@@ -25,6 +26,10 @@ def value_of(o: Option) -> st.SearchStrategy[Any]:
         "flag": st.booleans(),
         "text": TEXT,
         "choice": st.sampled_from(o.choices or ("",)),
+        "scale": st.builds(
+            lambda f, r, n: Scale(factor=f, residual=r, points=n, of="points", gpu="H100 SXM", engine="vllm", model="M").text(),
+            st.floats(0.2, 5.0), st.floats(0, 1.0), st.integers(3, 999),
+        ),
     }[o.kind]
 
 
