@@ -16,9 +16,12 @@ with errors.shown(stop=False):
     if found is None:
         st.info(render("page.log.empty"))
     else:
+        if not log_view.given():
+            log_view.say_example(current)
         log_view.answer(found)
         log_view.causes(found)
         log_view.refusals(found)
         log_view.lines(found)
-        log_view.take(found)
-        log_view.details(found)
+        if log_view.given():
+            log_view.take(found)
+            log_view.details(found)

@@ -56,8 +56,8 @@ def memory(value: float) -> str:
 
 
 def count(value: int | float) -> str:
-    """A whole number with thousands separators."""
-    return f"{int(value):,}"
+    """A whole number with thousands separators; a float is rounded to the nearest."""
+    return f"{value:,.0f}" if isinstance(value, float) else f"{value:,}"
 
 
 def short_count(value: int) -> str:

@@ -10,8 +10,9 @@ import streamlit as st
 from pages.parts import log_charts, state
 from pages.parts.errors import plain
 from pages.parts.source import Current, harmless
-from planner.enginelogs import Reconciliation, read_log, reconcile
+from planner.enginelogs import LogReading, Reconciliation, read_log, reconcile
 from planner.enginelogs.answer import shown
+from planner.enginelogs.example import example
 from planner.enginelogs.measured import measured_options
 from planner.hardware import find
 from planner.messages import render
@@ -69,18 +70,40 @@ def _drop() -> None:
 
 
 def result(current: Current) -> Reconciliation | None:
-    """The log beside the plan, made once for each log, model and device. Raises PlannerError."""
+    """The log beside the plan, made once for each log, model and device; without a log, the example's. None: there is not even that.
+    Raises PlannerError."""
     s = st.session_state
-    if LOG not in s:
-        return None
     chosen = current.scenario
-    wanted = (s["log_model"] and (current.loaded.provenance, harmless()), s["log_gpu"] and chosen.gpu)
+    log = _log(current)
+    if log is None:
+        return None
+    wanted = (given() or chosen, s["log_model"] and (current.loaded.provenance, harmless()), s["log_gpu"] and chosen.gpu)
     if s.get(RESULT, (None,))[0] != wanted:
         stored = known_weight_bytes(current.loaded.provenance)
-        s[RESULT] = (wanted, reconcile(s[LOG], model=current.model if s["log_model"] else None, hardware=find(chosen.gpu) if s["log_gpu"] else None,
+        s[RESULT] = (wanted, reconcile(log, model=current.model if s["log_model"] else None, hardware=find(chosen.gpu) if s["log_gpu"] else None,
                                        given={"weight_bytes": stored} if stored else {}))  # fmt: skip
     found: Reconciliation = s[RESULT][1]
     return found
+
+
+def given() -> bool:
+    """Whether the user gave a log; else the example is shown."""
+    return LOG in st.session_state
+
+
+def _log(current: Current) -> LogReading | None:
+    if given():
+        log: LogReading = st.session_state[LOG]
+        return log
+    text = example(current.plan())
+    return None if text is None else read_log(text.encode())
+
+
+def say_example(current: Current) -> None:
+    """That this is an example, and its lines."""
+    st.info(render("page.log.example"))
+    with st.expander(render("page.log.example.text")):
+        st.code(example(current.plan()), language=None, wrap_lines=True)
 
 
 # -- the answer ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def frontier(limit: BatchLimit, degrees: Sequence[Degree], p: CapacityPlan, now:
     best = [(limit.at_best["itl_s"], limit.at_best["output_tokens_per_s"])] if limit.at_best else []
     data += [_mark("here", now.sequences, here, ranks, "circle-open"), _mark("best", limit.best, best, ranks, "square-open")]
     layout = _layout(render("page.serve.x"), render("page.serve.y"), 380)
-    layout["xaxis"] |= {"type": "log"}
+    layout["xaxis"] |= {"type": "log", "dtick": "D2"}
     figure = go.Figure({"data": data, "layout": layout})
     if limit.target_itl_s:
         figure.add_vline(x=milliseconds(limit.target_itl_s), line={"color": LIMIT_COLOUR, "width": 1.5, "dash": "dash"})
@@ -69,7 +69,7 @@ def prompt(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
     ]  # fmt: skip
     layout = _layout(render("page.serve.ttft.x"), render("page.serve.ttft.y"), 300)
     layout["xaxis"] |= {"type": "log", "tickvals": x, "ticktext": [count(n) for n in x]}
-    layout["yaxis"] |= {"type": "log"}
+    layout["yaxis"] |= {"type": "log", "dtick": 1}
     return go.Figure({"data": data, "layout": layout})
 
 

@@ -65,13 +65,13 @@ def cards(p: CapacityPlan, now: Latency, limit: BatchLimit) -> None:
                 {"prompt": count(now.prompt_tokens), "output": count(now.output_tokens), "sequences": count(now.sequences)},
             )
         _card("rate", count(now.output_tokens_per_s), {"replicas": p.replicas}, {"sequences": count(now.sequences)})
-        _card("bound", render(f"page.serve.part.{now.bound}"), {"share": percent(now.parts_s[now.bound] / now.itl_s)}, {})
+        _card("bound", render(f"page.serve.part.{now.bound}"), {"share": percent(now.parts_s[now.bound] / now.itl_s)}, {}, width=250)
         _card("batch", count(limit.best), {"binding": render(f"page.serve.binds.{limit.binding}")}, {"margin": limit.margin})
 
 
-def _card(code: str, value: str, delta: dict[str, Any], help_: dict[str, Any]) -> None:
+def _card(code: str, value: str, delta: dict[str, Any], help_: dict[str, Any], width: int = 196) -> None:
     st.metric(render(f"page.serve.card.{code}"), value, render(f"page.serve.card.{code}.delta", delta), delta_color="gray", delta_arrow="off",
-              help=render(f"page.serve.card.{code}.help", help_), border=True, width=196, height="stretch")  # type: ignore[arg-type]  # fmt: skip
+              help=render(f"page.serve.card.{code}.help", help_), border=True, width=width, height="stretch")  # type: ignore[arg-type]  # fmt: skip
 
 
 def limit_rows(limit: BatchLimit) -> Listing:

@@ -16,7 +16,7 @@ from planner.report.choices import ALWAYS, plain, resolved
 from planner.report.content import gap_line, state_of, verdict
 from planner.report.table import exact, in_gib, tokens, whole
 from planner.scenario import Scenario
-from planner.units import GIB, memory, seconds
+from planner.units import GIB, count, memory, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,6 @@ def _time(value: float, source: str, band: tuple[float, float]) -> Cell:
 _SPEED: dict[str, Callable[[Latency], Cell]] = {
     "ttft": lambda t: _time(t.ttft_s, t.source, t.ttft_range_s),
     "itl": lambda t: _time(t.itl_s, t.source, t.itl_range_s),
-    "rate": lambda t: Cell(text=f"{t.output_tokens_per_s:,.0f}", value=t.output_tokens_per_s, source=render("compare.source.rate")),
+    "rate": lambda t: Cell(text=count(t.output_tokens_per_s), value=t.output_tokens_per_s, source=render("compare.source.rate")),
     "bound": lambda t: Cell(text=render(f"compare.bound.{t.bound}"), value=t.bound, source=render("compare.source.bound")),
 }

@@ -34,7 +34,7 @@ TEXT: dict[str, str] = {
     "page.serve.card.itl.delta": "{low} to {high}",
     "page.serve.card.itl.help": "Mean time between tokens with {sequences} sequences of {prompt} + {output} tokens, other requests' prefills included.",
     "page.serve.card.rate": "Output tokens a second",
-    "page.serve.card.rate.delta": "of each of {replicas} replicas",
+    "page.serve.card.rate.delta": "a replica, {replicas} in all",
     "page.serve.card.rate.help": "Of one replica that serves {sequences} sequences all the time.",
     "page.serve.card.bound": "Most time goes to",
     "page.serve.card.bound.delta": "{share} of a token",

@@ -219,7 +219,15 @@ TEXT: dict[str, str] = {
     "page.log.with_model.help": "Plans the model chosen above with the flags that the log prints; the flags chosen above do not count.",
     "page.log.with_gpu": "And with its GPU",
     "page.log.with_gpu.help": "Off: only from the KV memory that the log prints, which needs no constants. On: the budget too, line by line, with the bands of its constants.",
-    "page.log.empty": "No log yet.",
+    "page.log.empty": "No log yet. The plan above prints no such log, so there is no example either.",
+    "page.log.example": "An example until you paste yours: what vLLM would print for the plan above, had the server been started with another cache type.",
+    "page.log.example.text": "The example's lines",
+    "log.example": """INFO [core.py] Initializing a V1 LLM engine (v{version}) with config: max_seq_len={length}, tensor_parallel_size={tp}, pipeline_parallel_size={pp}
+INFO [gpu_model_runner.py] Model loading took {weights} memory and 10.0 seconds
+INFO [gpu_worker.py] Available KV cache memory: {pool}
+INFO [kv_cache_utils.py] GPU KV cache size: {tokens} tokens
+INFO [kv_cache_utils.py] Maximum concurrency for {lengths} tokens per request: {many}x
+""",
     "page.log.clear": "Forget the log",
     "page.log.answer.good": "{engine} {version}: {agree} figures agree, none differs.",
     "page.log.answer.bad": "{engine} {version}: {differ} figures differ (lines {where}), {agree} agree.",

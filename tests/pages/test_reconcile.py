@@ -27,7 +27,18 @@ def rows(page: AppTest) -> list[list[object]]:
     return [list(row) for row in page.dataframe[0].value.itertuples(index=False)]
 
 
-def test_without_a_log_the_page_says_so(page: AppTest) -> None:
+def test_without_a_log_an_example_of_the_plan_stands_there(page: AppTest) -> None:
+    assert not page.exception
+    assert "An example until you paste yours" in page.info[0].value
+    assert any("another type" in m.value for m in page.markdown)  # its cause is found
+    assert not any(b.key == "log_take" for b in page.button)
+    tokens = next(row[2] for row in rows(page) if row[1] == "Tokens in the KV cache")
+    page.selectbox(key="model").set_value("Qwen3-8B").run()
+    assert next(row[2] for row in rows(page) if row[1] == "Tokens in the KV cache") != tokens
+
+
+def test_an_engine_without_such_lines_has_no_example(page: AppTest) -> None:
+    page.selectbox(key="engine").set_value("llamacpp").run()
     assert not page.exception
     assert "No log yet" in page.info[0].value
 
@@ -78,7 +89,7 @@ def test_an_upload_is_read_and_can_be_forgotten(page: AppTest) -> None:
     assert "lines 3" in shown(page)  # 16.00 GiB of weights, where this model has 14.96
     assert "sglang" in shown(page)
     page.button(key="log_clear").click().run()
-    assert "No log yet" in page.info[0].value
+    assert "An example until you paste yours" in page.info[0].value
 
 
 def test_without_model_the_log_stands_against_itself(page: AppTest) -> None:
