@@ -247,7 +247,8 @@ class Pool:
 
     With a shared prefix, n sequences hold ``n * units - (n - 1) * shared`` units of each group. `block_size`: the smallest block;
     None: this memory has no block tables, so that nothing in it can be shared. `slots`: it is taken whole at start. Each sequence has
-    `samples` samples (or beams), which hold the units of its first `prompt` tokens together in the same way.
+    `samples` samples (or beams), which hold the units of its first `prompt` tokens together in the same way. `printed_weights`: what each
+    group's unit counts, in units of `printed_weight`, in the figure of a release that does not count all blocks alike.
     """
 
     name: str
@@ -259,6 +260,8 @@ class Pool:
     slots: Slots | None = None
     samples: int = 1
     prompt: int = 0
+    printed_weights: tuple[int, ...] = ()
+    printed_weight: int = 0
 
     def alone(self) -> Pool:
         """This memory for sequences of one sample: what an engine's start-up check looks at."""
@@ -273,6 +276,13 @@ class Pool:
 
     def units(self, tokens: Any, term: str = "resident") -> Any:
         return sum(getattr(g, term).units(tokens) for g in self.groups)
+
+    def printed_units(self, tokens: int) -> int:
+        """Units that one request of so many tokens takes as the engine's concurrency figure counts them."""
+        if not self.printed_weight:
+            return int(self.units(tokens, "admission"))
+        weighed = sum(int(g.admission.units(tokens)) * w for g, w in zip(self.groups, self.printed_weights, strict=True))
+        return -(-weighed // self.printed_weight)
 
     def price(self, group: Group, term: str = "resident") -> int:
         """Bytes of one unit of `group` in this pool."""

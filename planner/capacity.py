@@ -147,7 +147,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     longest = setting.max_model_len
     one_request = sum(pool.alone().bytes(1, longest, "admission") for pool in pools)
     blocks = pools[0].num_blocks(pool_bytes) if len(pools) == 1 else None
-    per_request = pools[0].units(longest, "admission") if len(pools) == 1 and pools[0].priced == "pooled" else None
+    per_request = pools[0].printed_units(longest) if len(pools) == 1 and pools[0].priced == "pooled" else None
     limit = setting.longest_possible or model.max_context_tokens
     beyond = limit is not None and max(s.tokens, longest if e.reserves else 0) > limit
     # The start-up check of a pooled engine leaves one block out (the null block); `bytes` counts it.

@@ -6,12 +6,14 @@ DeepSeek-V4's packed pages in vllm/packed.py. Sources: engine/arg_utils.py, conf
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.cache import Pool, Rows
 from planner.dtypes import DTYPES, PACKED, kv_layout
 from planner.engines.settings import Allocation, Setting, kv_dtype, model_dtype, parallel
 from planner.engines.vllm import versions
 from planner.engines.vllm.groups import SpecGroup, group
-from planner.engines.vllm.packed import is_packed, packed_groups
+from planner.engines.vllm.packed import is_packed, older_price, packed_groups
 from planner.engines.vllm.specs import has_windows, is_sparse, layer_specs
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
@@ -119,14 +121,19 @@ def allocate(model: ModelSpec, setting: Setting) -> Allocation:
             raise UnsupportedModel("nothing_cached", field="engine", engine=NAME)
         groups = group(specs)
         notes += _padding(groups)
-    stages = tuple((_pool(groups, layers, setting),) for layers in setting.parallel.stage_layers(len(model.layers), model.drafts))
+    stages = tuple((_pool(groups, layers, setting, is_packed(model)),) for layers in setting.parallel.stage_layers(len(model.layers), model.drafts))
     return Allocation(stages=stages, notes=tuple(notes))
 
 
-def _pool(groups: list[SpecGroup], layers: range, setting: Setting) -> Pool:
+def _pool(groups: list[SpecGroup], layers: range, setting: Setting, packed: bool = False) -> Pool:
     sizes = [g.spec.block_size for g in groups if g.spec.type in ("full", "window", "chunk")]
-    return Pool(name="kv", groups=tuple(g.on(layers, setting) for g in groups), priced="pooled", null_blocks=1,
+    pool = Pool(name="kv", groups=tuple(g.on(layers, setting) for g in groups), priced="pooled", null_blocks=1,
                 block_bytes=max(g.page_bytes(layers) for g in groups), block_size=min(sizes, default=None))  # fmt: skip
+    rule = versions.rules_of(setting.asked_version)[0].packed_price
+    if not packed or rule == "stride":
+        return pool
+    price, weights, weight = older_price(groups, layers, rule)
+    return replace(pool, block_bytes=price, printed_weights=weights, printed_weight=weight) if weight else pool
 
 
 def _padding(groups: list[SpecGroup]) -> list[Note]:

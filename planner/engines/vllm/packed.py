@@ -6,6 +6,9 @@ pages as in v1/core/kv_cache_planning.py for block-outermost layouts. Executed f
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from planner.cache import Kind, Rows
 from planner.engines.settings import Setting
 from planner.engines.vllm.groups import SpecGroup
@@ -47,6 +50,24 @@ def packed_groups(model: ModelSpec, setting: Setting) -> list[SpecGroup]:
         number = -(-whole // price) if price and key.type != "full" else 1
         out += [SpecGroup(spec=members[0][0], members=tuple(members[k::number])) for k in range(number)]
     return out
+
+
+def older_price(groups: Sequence[SpecGroup], layers: range, rule: str) -> tuple[int, tuple[int, ...], int]:
+    """What a block of releases before 0.27 costs on a stage, what each group's block weighs in the concurrency that they print, and the
+    weight of one printed block (that of the compressed rows).
+
+    All pages are padded to the next page of the compressed rows. "tuples" (0.20 to 0.22): the sum of those page sizes, as often as one
+    page size occurs in one group; "buckets" (0.23 to 0.26): each page size as often as it occurs in one group.
+    Source: wheels of 0.20.2, 0.22.1, 0.23.0, 0.26.0, v1/core/kv_cache_utils.py: _pool_bytes_per_block, _bucket_layers_by_page_size,
+    get_max_concurrency_for_kv_cache_config.
+    """
+    full = next(g for g in groups if g.spec.type == "full")
+    sizes = sorted({s.page_bytes for s, _ in full.members})
+    counts = [Counter(min((x for x in sizes if x >= s.page_bytes), default=s.page_bytes) for s, i in g.members if i in layers) for g in groups]
+    most = {size: max(c[size] for c in counts) for size in sizes}
+    price = sum(sizes) * max(most.values()) if rule == "tuples" else sum(size * n for size, n in most.items())
+    weights = tuple(sum(size * n for size, n in c.items()) for c in counts)
+    return price, weights, weights[groups.index(full)]
 
 
 def _specs(kind: Kind, setting: Setting) -> list[Spec]:

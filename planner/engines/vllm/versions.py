@@ -23,8 +23,8 @@ class Rules:
     Of the budget (vllm/budget.py): `graphs_inside`: CUDA graphs are estimated before the pool is sized. `others_outside`: what others hold
     is looked at once, before the start, and not charged to the pool. `sampler`: how the warm-up of the sampler filters. `workspace_kept`: the
     experts' workspace stays for the life of the process. `comms`: the communicators of that release (vllm/overhead.py). `all_consumed`:
-    all that a process took before the profile counts, not the weights alone. `largest_tier`: devices of 160 GiB batch 16,384 tokens by default; `small_gb10`,
-    `small_a100`: these devices take the defaults of small ones."""
+    all that a process took before the profile counts, not the weights alone. `largest_tier`: devices of 160 GiB batch 16,384 tokens by default; `packed_price`:
+    what a block of DeepSeek-V4 costs (vllm/packed.py). `small_gb10`, `small_a100`: these devices take the defaults of small ones."""
 
     memory_fraction: float = 0.92
     all_in_flight: bool = True
@@ -38,17 +38,25 @@ class Rules:
     comms: str = "fused"
     all_consumed: bool = True
     largest_tier: bool = True
+    packed_price: str = "stride"
     small_gb10: bool = True
     small_a100: bool = True
 
 
 # (first release with the rule, the rule, its value before that release, where it is known from)
 CHANGES: tuple[tuple[tuple[int, ...], str, object, str], ...] = (
-    ((0, 27), "all_in_flight", False, cite("log of 0.26.1.dev, DeepSeek-V4-Flash: 9.65 requests; vLLM pull request 47728")),
+    ((0, 26), "all_in_flight", False, cite("wheels of 0.25.1 and 0.26.0: v1/kv_cache_interface.py, config/vllm.py max_in_flight_tokens")),
     ((0, 33), "small_gb10", False, cite("wheels of 0.31 and 0.33: engine/arg_utils.py get_batch_defaults")),
     ((0, 27), "all_consumed", False, cite("wheels of 0.25 and 0.27: utils/mem_utils.py memory_profiling total_consumed")),
+    ((0, 27), "packed_price", "buckets", cite("wheels of 0.26 and 0.27: v1/core/kv_cache_utils.py _pool_bytes_per_block")),
+    ((0, 23), "packed_price", "tuples", cite("wheels of 0.22 and 0.23: v1/core/kv_cache_utils.py _pool_bytes_per_block")),
     ((0, 28), "largest_tier", False, cite("wheels of 0.27 and 0.28: engine/arg_utils.py get_batch_defaults")),
-    ((0, 22), "printed_by_concurrency", False, cite("vLLM issue 40691 (0.19), logs of the 0.21 and 0.23 releases")),
+    (
+        (0, 20, 2),
+        "printed_by_concurrency",
+        False,
+        cite("wheels of 0.20.0 and 0.20.2: v1/core/kv_cache_utils.py _report_kv_cache_config"),
+    ),
     ((0, 22), "memory_fraction", 0.90, cite("vLLM config/cache.py")),
     ((0, 21), "sampler", "triton", cite("wheels of 0.19 to 0.21: envs.py VLLM_USE_FLASHINFER_SAMPLER; v1/sample/ops/topk_topp_sampler.py")),
     ((0, 20), "graphs_inside", False, cite("wheels of 0.19 and 0.20: envs.py VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")),
