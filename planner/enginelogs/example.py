@@ -20,7 +20,15 @@ def example(p: CapacityPlan) -> str | None:
     if not other.kv_tokens or not other.kv_pool_bytes or other.max_concurrency is None:
         return None
     s = other.setting
-    return render("log.example", {
-        "version": s.version, "length": s.max_model_len, "lengths": count(s.max_model_len), "tp": s.parallel.tensor, "pp": s.parallel.pipeline,
-        "weights": gib(other.weights_bytes_per_rank[other.binding_rank]), "pool": gib(other.kv_pool_bytes), "tokens": count(other.kv_tokens), "many": f"{other.max_concurrency:.2f}",
-    })  # fmt: skip
+    args = {
+        "version": s.version,
+        "length": s.max_model_len,
+        "lengths": count(s.max_model_len),
+        "tp": s.parallel.tensor,
+        "pp": s.parallel.pipeline,
+        "weights": gib(other.weights_bytes_per_rank[other.binding_rank]),
+        "pool": gib(other.kv_pool_bytes),
+        "tokens": count(other.kv_tokens),
+        "many": f"{other.max_concurrency:.2f}",
+    }
+    return render("log.example", args)
