@@ -16,6 +16,8 @@ ICONS = {
     "layers": ":material/layers:",
     "compare": ":material/compare:",
     "serve": ":material/speed:",
+    "sweep": ":material/grid_on:",
+    "diagnose": ":material/troubleshoot:",
     "validate": ":material/fact_check:",
     "reconcile": ":material/plagiarism:",
     "report": ":material/description:",

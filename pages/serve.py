@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import errors, serve_charts, serve_view, source, tables
+from pages.parts import errors, knob_view, load_view, serve_charts, serve_view, source, tables
 from planner.latency import latency, served
 from planner.messages import render
 from planner.notes import Note
@@ -40,8 +40,11 @@ with errors.shown():
     if len(degrees) > 1:
         st.subheader(render("page.serve.degrees"), anchor=False)
         tables.text(serve_view.degree_rows(degrees))
+    knob_view.knobs(p)
+    knob_view.calibration(p)
+    said = load_view.section(p, own, limit)
     serve_view.how(p, now, limit)
-    notes = tables.note_rows((*current.loaded.notes, *p.notes, *now.notes))
+    notes = tables.note_rows((*current.loaded.notes, *p.notes, *now.notes, *said))
     if notes:
         st.subheader(render("page.notes"), anchor=False)
         st.table(notes, hide_index=True)

@@ -1,4 +1,4 @@
-"""The command line: read, kv, plan, batch, report, reconcile. One JSON object on stdout with --json; a user's error is exit 2."""
+"""The command line: read, kv, plan, batch, report, reconcile, diagnose, sweep. One JSON object on stdout with --json; a user's error is exit 2."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "plan":
             sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
             sub.add_argument("--backwards", action="store_true", help=render("cli.backwards"))
+            sub.add_argument("--sensitivity", action="store_true", help=render("cli.sensitivity"))
+            sub.add_argument("--simulate", action="store_true", help=render("cli.simulate"))
+            sub.add_argument("--trace", metavar="FILE", help=render("cli.trace"))
         if name == "report":
             sub.add_argument("--format", choices=FORMATS, default="md", help=render("cli.format"))
             sub.add_argument("--with", dest="results", action="append", metavar="FILE", help=render("cli.with"))
@@ -49,6 +52,21 @@ def parser() -> argparse.ArgumentParser:
     reconcile.add_argument("--json", action="store_true", help=render("cli.json"))
     reconcile.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
     _scenario_options(reconcile)
+    sweep = commands.add_parser("sweep", help=render("cli.sweep"))
+    sweep.add_argument("source", nargs="?", metavar="SOURCE", help=render("cli.sweep.source"))
+    sweep.add_argument("--grid", action="append", required=True, metavar="GRID", help=render("cli.sweep.grid"))
+    sweep.add_argument("--price", metavar="GPU=USD", help=render("cli.sweep.price"))
+    sweep.add_argument("-o", "--out", metavar="FILE", help=render("cli.sweep.out"))
+    sweep.add_argument("--json", action="store_true", help=render("cli.json"))
+    sweep.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
+    _scenario_options(sweep)
+    diagnose = commands.add_parser("diagnose", help=render("cli.diagnose"))
+    diagnose.add_argument("source", metavar="SOURCE", help=render("cli.source"))
+    diagnose.add_argument("--seen", action="append", metavar="NAME=VALUE", default=[], help=render("cli.seen"))
+    diagnose.add_argument("--paste", metavar="FILE", help=render("cli.paste"))
+    diagnose.add_argument("--json", action="store_true", help=render("cli.json"))
+    diagnose.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
+    _scenario_options(diagnose)
     batch = commands.add_parser("batch", help=render("cli.batch"))
     batch.add_argument("file", metavar="FILE", help=render("cli.batch_file"))
     batch.add_argument("--json", action="store_true", help=render("cli.json"))
@@ -86,15 +104,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = {k: v for k, v in options.items() if v is not None}
         if args.harmless:
             options["harmless"] = args.harmless
-        for name in ("remedies", "backwards"):
-            if getattr(args, name, False):
-                options[name] = True
+        for name in ("remedies", "backwards", "sensitivity", "simulate", "trace"):
+            if getattr(args, name, None):
+                options[name] = getattr(args, name)
         if args.command in ("plan", "report"):
             _take_saved(args, options)
         if args.command == "report":
             return _report(args, options)
         if args.command == "reconcile":
             return _reconcile(args.source, args.model, options, args.json)
+        if args.command == "diagnose":
+            from planner.diagnose.command import command
+
+            return command(args.source, args.seen, args.paste, options, as_json=args.json, token=os.environ.get("HF_TOKEN"))
+        if args.command == "sweep":
+            from planner.sweep.command import sweep
+
+            return sweep(args.source, args.grid, options, price=args.price, out=args.out, as_json=args.json)
         return _several(args.command, args.source, options, args.json)
     except PlannerError as e:
         return _failed(e)

@@ -14,7 +14,7 @@ from planner.errors import InvalidInput, NotAConfig
 from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.launch import launch
-from planner.mix import Mix, from_text, read
+from planner.mix import Mix, from_text, read, read_bytes
 from planner.mix_capacity import mix_capacity
 from planner.model import ModelSpec
 from planner.notes import Note
@@ -25,7 +25,7 @@ from planner.sources import Loaded, load
 from planner.weights import parameters
 
 # Options of a request that are not part of a Scenario.
-_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "harmless", "saved")
+_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "sensitivity", "harmless", "saved", "simulate", "trace")
 
 
 def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
@@ -39,7 +39,15 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
     """
     if command == "plan":
         a = asked(source, options, token=token, allow_paths=allow_paths)
-        out = plan_json(a.plan(), remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=a.mix)
+        made = a.plan()
+        out = plan_json(made, remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=a.mix)
+        if options.get("simulate") or options.get("trace"):
+            out["simulation"] = simulation_json(made, a.mix, options.get("trace"), allow_paths=allow_paths)
+        if options.get("sensitivity"):
+            from planner.sensitivity import sensitivity
+
+            knobs = sensitivity(made)
+            out["sensitivity"] = None if isinstance(knobs, Note) else knobs.to_json()
         return _with_source(out, a.loaded)
     loaded, _, harmless = _opened(source, options, token=token, allow_paths=allow_paths)
     model = model_of(loaded, harmless)
@@ -224,6 +232,7 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
 def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = False, mix: Mix | None = None) -> dict[str, Any]:
     """`mix`: lengths that the scenario's text cannot hold; None: those of the text, if it has any."""
     from planner.latency import latency, served
+    from planner.load import load_of
     from planner.throughput import batch_limit
 
     if mix is None and p.scenario.lengths:
@@ -231,6 +240,7 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
     own = served(p)
     times = own if isinstance(own, Note) else latency(own)
     limit = own if isinstance(own, Note) else batch_limit(p, own)
+    load = None if isinstance(own, Note) or isinstance(limit, Note) else load_of(p, own, limit)
     out = {
         "model": p.model.name,
         "engine": p.setting.engine,
@@ -269,11 +279,13 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
         "mix": mix_capacity(p, mix).to_json() if mix else None,
         "latency": None if isinstance(times, Note) else times.to_json(),
         "batch_limit": None if isinstance(limit, Note) else limit.to_json(),
+        "load": None if load is None or isinstance(load, Note) else load.to_json(),
         "launch": launch(p, p.scenario.model if "/" in p.scenario.model else p.model.name),
         "scenario": p.scenario.to_json(),
         "identities": identities(p),
-        "notes": notes_json((*p.notes, *(mix.notes if mix else ()), *((times,) if isinstance(times, Note) else times.notes))),
-    }
+        "notes": notes_json((*p.notes, *(mix.notes if mix else ()), *((times,) if isinstance(times, Note) else times.notes),
+                              *(load.notes if load and not isinstance(load, Note) else ()))),
+    }  # fmt: skip
     if backwards:
         from planner.backwards import smallest
 
@@ -283,6 +295,20 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
 
         out["remedies"] = [r.to_json() for r in find_remedies(p)]
     return out
+
+
+def simulation_json(p: CapacityPlan, mix: Mix | None, trace_file: Any = None, *, allow_paths: bool = True) -> dict[str, Any]:
+    """The plan's load served step by step, or a trace's requests; {"note": ...} where nothing can be simulated. Raises InvalidInput."""
+    from planner.simulator import simulate
+    from planner.simulator.requests import trace
+
+    requests = None
+    if trace_file:
+        if not allow_paths or not isinstance(trace_file, str):
+            raise InvalidInput("simulate_trace", field="trace")
+        requests = trace(read_bytes(trace_file, "trace"), p.sequences_per_replica)
+    found = simulate(p, requests=requests, mix=mix, rate=p.scenario.request_rate)
+    return {"note": found.to_json()} if isinstance(found, Note) else found.to_json()
 
 
 def pool_json(p: CapacityPlan, index: int) -> dict[str, Any]:

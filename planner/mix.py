@@ -211,14 +211,19 @@ def read(value: str, *, allow_paths: bool) -> Mix:
         raise InvalidInput("lengths_text", field="lengths", value=repr(value)[:40])
     if looks_like_text(value) or not allow_paths:
         return from_text(value)
+    return from_csv(read_bytes(value, "lengths"))
+
+
+def read_bytes(value: str, field: str) -> bytes:
+    """A CSV file's bytes, one more than the limit at most. Raises InvalidInput naming the option `field`."""
     path = Path(value)
     try:
         if not path.is_file():
-            raise InvalidInput("lengths_neither", field="lengths", value=value[:200])
+            raise InvalidInput("lengths_neither", field=field, value=value[:200])
         with path.open("rb") as f:
-            return from_csv(f.read(MAX_BYTES + 1))
+            return f.read(MAX_BYTES + 1)
     except (OSError, ValueError) as e:
-        raise InvalidInput("file_unreadable", field="lengths", value=value[:200], detail=getattr(e, "strerror", None) or "") from None
+        raise InvalidInput("file_unreadable", field=field, value=value[:200], detail=getattr(e, "strerror", None) or "") from None
 
 
 def _rows(text: str) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How one field is read from text or JSON. kind: int | bytes | fraction | seconds | flag | text | scale | one of `choices`."""
+    """How one field is read from text or JSON. kind: int | bytes | fraction | number | seconds | flag | text | scale | one of `choices`."""
 
     kind: str
     low: float = 1
@@ -92,6 +92,10 @@ OPTIONS: dict[str, Option] = {
     "target_ttft": Option(kind="seconds", low=1e-6, high=86_400),
     "target_itl": Option(kind="seconds", low=1e-6, high=86_400),
     "prefill_policy": Option(kind="choice", choices=("chunked", "whole")),
+    "request_rate": Option(kind="number", low=1e-6, high=1e9),
+    "prefix_hit_rate": Option(kind="fraction"),
+    "acceptance_rate": Option(kind="fraction"),
+    "price_per_gpu_hour": Option(kind="number", low=1e-6, high=1e6),
     "calibration": Option(kind="scale", high=300),
 }
 
@@ -162,6 +166,10 @@ class Scenario:
     target_ttft: float | None = None
     target_itl: float | None = None
     prefill_policy: str | None = None
+    request_rate: float | None = None
+    prefix_hit_rate: float | None = None
+    acceptance_rate: float | None = None
+    price_per_gpu_hour: float | None = None
     calibration: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -228,7 +236,9 @@ def _value(name: str, value: Any) -> Any:
             raise InvalidInput("not_a_choice", field=name, value=text[:40], choices=", ".join(o.choices))
         return text
     try:
-        number = float(value) if o.kind == "fraction" else _seconds(value) if o.kind == "seconds" else int(str(value).replace(",", "").replace("_", ""))
+        number = (
+            float(value) if o.kind in ("fraction", "number") else _seconds(value) if o.kind == "seconds" else int(str(value).replace(",", "").replace("_", ""))
+        )
     except (TypeError, ValueError):
         raise InvalidInput("not_a_number", field=name, value=repr(value)[:60]) from None
     low, high = (0.01, 1.0) if o.kind == "fraction" else (o.low, o.high)

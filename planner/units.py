@@ -81,3 +81,13 @@ def milliseconds(value: float) -> float:
 
 def percent(value: float) -> str:
     return f"{value * 100:.1f} %"
+
+
+def rate(value: float) -> str:
+    """A rate or a ratio with three digits: ``12.7``, ``0.084``, ``1,230``."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def money(value: float) -> str:
+    """An amount without its currency, which is the user's."""
+    return f"{value:,.2f}"

@@ -54,8 +54,32 @@ def main() -> None:
         print(f"  plan_json                        {best(lambda: plan_json(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  heat map                         {best(lambda: heat_map(p), 20) * 1e3:8.2f} ms")  # noqa: B023
         print(f"  remedies                         {best(lambda: remedies(too_much), 5) * 1e3:8.2f} ms")  # noqa: B023
+    sweep()
     reports()
     page()
+
+
+def sweep() -> None:
+    """A million scenarios of one model in a process of its own: CPU seconds (all threads) and the peak of its memory, imports counted in the latter."""
+    code = (
+        "import resource, time\n"
+        "from planner.api import model_of\n"
+        "from planner.scenario import Scenario\n"
+        "from planner.sources import load\n"
+        "from planner.sweep import run\n"
+        "from planner.sweep.grid import read\n"
+        "import sys\n"
+        "loaded = load('catalog:' + sys.argv[1])\n"
+        "model = model_of(loaded)\n"
+        "start, wall = time.process_time(), time.perf_counter()\n"
+        "found = run(read('tokens=64..64000:64;sequences=1..1000;tp=8'), Scenario(model=loaded.name, target_itl=0.05), lambda name: (model, {}), load)\n"
+        "used, passed = time.process_time() - start, time.perf_counter() - wall\n"
+        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "print(f'{found.points:,} points  {used:5.2f} s of CPU, {passed:5.2f} s passed, peak {peak:.0f} MiB')\n"
+    )
+    for name in ("Llama-3.1-8B", "Gemma-3-27B", "DeepSeek-V3", "Qwen3-Next-80B-A3B"):
+        done = subprocess.run([sys.executable, "-c", code, name], cwd=ROOT, capture_output=True, check=True, text=True)
+        print(f"sweep of {name:25s} {done.stdout.strip()}")
 
 
 def reports() -> None:

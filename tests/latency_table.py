@@ -12,6 +12,7 @@ from statistics import mean, median
 
 from planner.latency.load import times
 from planner.latency.speeds import FORMS
+from planner.scale import Scale
 from planner.throughput import MARGIN
 from tests.conftest import ROOT
 from tests.latency_rows import DENSE, Row, end_to_end, single_streams, within
@@ -108,6 +109,46 @@ def _bare(r: Row, of_bytes: float, of_products: float) -> float:
     return float(times(r.own.stages, bare, r.own.at(r.sequences)).itl_s)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """Of the rows that were not among a deployment's three measured points: errors with and without its factor, and the range after it."""
+
+    deployments: int
+    rows: int
+    mean: float
+    median: float
+    plain_mean: float
+    plain_median: float
+    inside: float
+    width: float
+
+
+def three_points(rows: Iterable[Row]) -> Calibrated:
+    """Each deployment (model, device, engine, precision, ranks) calibrated with its lowest, middle and highest load, as planner/calibrate.py does:
+    the median of measured over predicted, the residual of the worst of the three."""
+    series: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for r in rows:
+        series[(r.model, r.gpu, r.engine, r.precision, r.tp)].append(r)
+    chosen = [sorted(many, key=lambda r: (r.sequences, r.prompt, r.output)) for many in series.values() if len(many) > 3]
+    errors, plain, inside, widths = [], [], [], []
+    for many in chosen:
+        points = (0, len(many) // 2, len(many) - 1)
+        ratios = [(many[i].itl_s or 0.0) / many[i].got.itl_s for i in points]
+        factor = median(ratios)
+        residual = max(max(x / factor, factor / x) for x in ratios) - 1
+        scale = Scale(factor=factor, residual=residual, points=3, of="points", gpu=many[0].gpu, engine=many[0].engine, model=many[0].model)
+        down, up = scale.narrowed(many[0].own.speeds.range_itl)
+        for r in (r for i, r in enumerate(many) if i not in points):
+            assert r.itl_s
+            got = factor * r.got.itl_s
+            errors.append(abs(got / r.itl_s - 1))
+            plain.append(r.itl_error)
+            inside.append(within(r.itl_s, (got / down, got * up)))
+            widths.append(down * up)
+    return Calibrated(deployments=len(chosen), rows=len(errors), mean=mean(errors), median=median(errors), plain_mean=mean(plain), plain_median=median(plain),
+                      inside=mean(inside), width=median(widths))  # fmt: skip
+
+
 def percent(x: float) -> str:
     return f"{100 * x:.1f} %"
 
@@ -147,6 +188,12 @@ def table(rows: Sequence[Row], streams: Sequence[Row]) -> str:
     for margin in (1.0, MARGIN, 1.2):
         cases, near, large, same = batches(rows, margin)
         out.append(f"| {margin:.1f} | {cases} | {percent(near)} | {percent(large)} | {percent(same)} |")
+    c = three_points(rows)
+    out += ["", "## With three measured points", "",
+            f"Each of {c.deployments} deployments calibrated with its lowest, middle and highest load (`--calibration`); the {c.rows} other rows.", "",
+            "| | ITL error (mean) | (median) | ITL inside the range | ITL high / low |", "|---|---|---|---|---|",
+            f"| as predicted | {percent(c.plain_mean)} | {percent(c.plain_median)} | | |",
+            f"| calibrated | {percent(c.mean)} | {percent(c.median)} | {percent(c.inside)} | {c.width:.2f} |"]  # fmt: skip
     inside = [within(r.itl_s or r.ttft_s or 0.0, r.got.itl_range_s if r.itl_s else r.got.ttft_range_s) for r in streams]
     out += ["", "## Single streams", "", "gpt-fast (as vllm) and llama.cpp rows of public benchmark pages, decode and prefill.", "",
             "| rows | inside the range |", "|---|---|"]  # fmt: skip

@@ -32,7 +32,8 @@ def inputs(s: Scenario) -> None:
         for name in FIELDS:
             st.session_state[f"serve_{name}"] = shown[name]
             whole = name in ("prompt", "output")
-            limits: dict[str, Any] = {"min_value": 1, "max_value": int(OPTIONS[name].high), "step": 128} if whole else {"min_value": 0.01, "step": 5.0}
+            tokens = {"min_value": 1, "max_value": int(OPTIONS[name].high), "step": 128}
+            limits: dict[str, Any] = tokens if whole else {"min_value": 0.01, "step": 5.0, "value": None}
             st.number_input(render(f"page.serve.{name}"), key=f"serve_{name}", on_change=_taken, help=render(f"page.serve.{name}.help"),
                             disabled=whole and bool(s.lengths), width=170, **limits)  # fmt: skip
         st.session_state["serve_prefill_policy"] = s.prefill_policy or state.AUTO

@@ -22,7 +22,8 @@ from planner.scenario import OPTIONS, Scenario, from_options
 AUTO = "auto"
 TEXTS = ("kv_memory", "weight_bytes", "engine_version", "kv_offload", "draft", "used_memory_bytes")
 TARGETS = ("target_ttft", "target_itl")
-SERVED = (*TARGETS, "prefill_policy", "calibration")
+LOAD = ("request_rate", "prefix_hit_rate", "acceptance_rate", "price_per_gpu_hour")
+SERVED = (*TARGETS, "prefill_policy", "calibration", *LOAD)
 CARRIED = ("prompt", "output", *SERVED)
 UNBOUND = ("lengths", *CARRIED)
 MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", "lengths", *CARRIED)

@@ -95,6 +95,11 @@ def lengths(s: Scenario) -> tuple[int, int, bool]:
     return (s.prompt, output, True) if s.prompt else (max(1, s.tokens - output), output, True)
 
 
+def cached_tokens(p: CapacityPlan, prompt: int) -> int:
+    """Tokens of a prompt that need no prefill: the shared prefix, or the share that is found cached; never the last token."""
+    return min(max(p.footprint.prefix_tokens, int((p.scenario.prefix_hit_rate or 0.0) * prompt)), prompt - 1)
+
+
 def served(p: CapacityPlan) -> Served | Note:
     """The work and the speeds of a plan; a note where the device lacks a figure."""
     h, s, setting = p.hardware, p.scenario, p.setting
@@ -115,7 +120,7 @@ def served(p: CapacityPlan) -> Served | Note:
     element = setting.kv.element
     v = speeds(h, setting.engine, element.block_bytes / element.block_elements, eager=s.enforce_eager)
     load = Load(prompt=prompt, output=output, sequences=p.sequences_per_replica, chunk=setting.max_num_batched_tokens, policy=s.prefill_policy or v.prefill,
-                cached=min(p.footprint.prefix_tokens, prompt - 1))  # fmt: skip
+                cached=cached_tokens(p, prompt))  # fmt: skip
     notes += measured_notes
     if not p.fits:
         notes += (note("warning", "latency_as_if", field="sequences"),)

@@ -55,7 +55,7 @@ class Load:
 class Times:
     """Seconds. `step_s`: one decode step of the whole batch; `prefill_s`: one prompt alone, without the way to the engine; `itl_p99_s`: a
     step that carries a chunk, where more than one in a hundred does, and never below the mean; `parts`: of the step; `others_s`: what
-    prefills of others add to the mean."""
+    prefills of others add to the mean; `beside_s`: what one prompt's prefill adds to the steps that decode beside it."""
 
     ttft_s: Any
     step_s: Any
@@ -65,6 +65,7 @@ class Times:
     chunk_share: Any
     parts: Parts
     others_s: Any
+    beside_s: Any
 
 
 def times(stages: tuple[Work, ...], v: Speeds, load: Load) -> Times:
@@ -106,4 +107,5 @@ def times(stages: tuple[Work, ...], v: Speeds, load: Load) -> Times:
         chunk_share=chunk_share,
         parts=step,
         others_s=itl_s - step_s,
+        beside_s=beside.total,
     )

@@ -12,6 +12,7 @@ from planner.messages import (
     en_layers,
     en_learn,
     en_llamacpp,
+    en_load,
     en_logs,
     en_mix,
     en_pages,
@@ -314,6 +315,7 @@ TEXT: dict[str, str] = (
     | en_mix.TEXT
     | en_llamacpp.TEXT
     | en_latency.TEXT
+    | en_load.TEXT
     | en_sglang.TEXT
     | en_logs.TEXT
     | en_trtllm.TEXT

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.messages import render
-from planner.units import count, gib, memory, seconds, short_count
+from planner.units import count, gib, memory, percent, rate, seconds, short_count
 
 
 def text(command: str, out: Mapping[str, Any]) -> str:
@@ -92,7 +92,22 @@ def _times(out: Mapping[str, Any]) -> list[str]:
     bounds = {f"{name}_{end}": seconds(t[f"{name}_range_s"][i]) for name in ("ttft", "itl") for i, end in enumerate(("low", "high"))}
     args = {"ttft": seconds(t["ttft_s"]), "itl": seconds(t["itl_s"]), "sequences": count(t["sequences"]), "bound": render(f"page.serve.part.{t['bound']}")}
     limit = {"best": count(batch["best"]), "binding": render(f"page.serve.binds.{batch['binding']}")}
-    return [render("text.latency", args | bounds), render("text.batch", limit)]
+    return [render("text.latency", args | bounds), render("text.batch", limit), *_load(out)]
+
+
+def _load(out: Mapping[str, Any]) -> list[str]:
+    """Arrivals and replicas, where a request rate was given."""
+    a, fleet = ((out.get("load") or {}).get(k) for k in ("arrivals", "fleet"))
+    if not a or not fleet:
+        return []
+    rates = {"rate": rate(a["rate"]), "capacity": rate(a["capacity"])}
+    if a["overloaded"]:
+        lines = [render("text.load_overload", rates)]
+    else:
+        bounds = {f"{name}_{end}": seconds(a[f"{name}_range_s"][i]) for name in ("ttft", "itl") for i, end in enumerate(("low", "high"))}
+        args = {"load": percent(a["load"]), "sequences": rate(a["sequences"]), "ttft": seconds(a["ttft_s"]), "itl": seconds(a["itl_s"])}
+        lines = [render("text.load", rates | args | bounds)]
+    return [*lines, render("text.fleet", {"least": fleet["least"], "spare": fleet["with_headroom"], "lost": fleet["one_lost"]})]
 
 
 def _total(p: Mapping[str, Any]) -> str:

@@ -25,7 +25,8 @@ def other_than_default(name: str) -> Any:
         return not default
     if o.kind == "choice":
         return next(c for c in o.choices[::-1] if c != default)
-    return {"int": int(min(o.high, max(o.low, 3))), "bytes": 3 * 2**30, "fraction": 0.7, "seconds": 0.25}[o.kind]
+    return {"int": int(min(o.high, max(o.low, 3))), "bytes": 3 * 2**30, "fraction": 0.7, "seconds": 0.25, "number": 2.5,
+            "scale": "1.2500;0.0300;3;points;H100 SXM;vllm;Llama-3.1-8B"}[o.kind]  # fmt: skip
 
 
 CHOSEN = {name: other_than_default(name) for name in OPTIONS if name != "engine"}

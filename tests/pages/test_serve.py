@@ -23,7 +23,7 @@ def test_the_cards_are_the_plans() -> None:
     assert cards["First token"] == seconds(out["latency"]["ttft_s"])
     assert cards["Each next token"] == seconds(out["latency"]["itl_s"])
     assert cards["Batch limit"] == count(out["batch_limit"]["best"])
-    assert len(page.get("plotly_chart")) == 2
+    assert len(page.get("plotly_chart")) == 3
 
 
 def test_targets_bind_and_stay_in_the_address() -> None:
@@ -36,6 +36,9 @@ def test_targets_bind_and_stay_in_the_address() -> None:
     assert page.query_params["target_itl"] in ("0.012", ["0.012"])
     page.number_input(key="tokens").set_value(4096).run()
     assert page.number_input(key="serve_target_itl").value == 12.0
+    page.number_input(key="serve_target_itl").set_value(None).run()
+    assert int(values(page)["Batch limit"].replace(",", "")) > after
+    assert "target_itl" not in page.query_params
     again = serve(prompt="1024", output="512", target_itl="12ms")
     assert int(values(again)["Batch limit"].replace(",", "")) == after
 

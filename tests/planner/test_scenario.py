@@ -23,12 +23,15 @@ def value_of(o: Option) -> st.SearchStrategy[Any]:
         "bytes": st.integers(1, 2**50),
         "fraction": st.floats(0.01, 1.0, allow_nan=False),
         "seconds": st.floats(o.low, o.high, allow_nan=False),
+        "number": st.floats(o.low, o.high, allow_nan=False),
         "flag": st.booleans(),
         "text": TEXT,
         "choice": st.sampled_from(o.choices or ("",)),
         "scale": st.builds(
             lambda f, r, n: Scale(factor=f, residual=r, points=n, of="points", gpu="H100 SXM", engine="vllm", model="M").text(),
-            st.floats(0.2, 5.0), st.floats(0, 1.0), st.integers(3, 999),
+            st.floats(0.2, 5.0),
+            st.floats(0, 1.0),
+            st.integers(3, 999),
         ),
     }[o.kind]
 

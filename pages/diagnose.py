@@ -1,0 +1,26 @@
+"""Diagnose: it is slow, or it dies: why?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.parts import diagnose_view, errors, source, tables
+from planner.diagnose import diagnose
+from planner.messages import render
+
+current: source.Current = st.session_state["_current"]
+
+st.caption(render("page.diagnose.about"))
+with errors.shown():
+    seen = diagnose_view.ask()
+    if seen.empty:
+        st.info(render("page.diagnose.empty"))
+        st.stop()
+    found = diagnose(current.plan(), seen)
+    diagnose_view.answer(found)
+    diagnose_view.remedies(found, current.scenario)
+    diagnose_view.predicted(found)
+    notes = tables.note_rows(found.predicted.notes if found.predicted else ())
+    if notes:
+        st.subheader(render("page.notes"), anchor=False)
+        st.table(notes, hide_index=True)
