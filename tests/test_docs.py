@@ -11,7 +11,7 @@ from planner.engines import ENGINES
 from planner.readers import READERS
 from tests.conftest import ROOT
 
-DOCS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCS = ("README.md", "docs/guide.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def text(name: str) -> str:
