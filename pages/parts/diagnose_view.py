@@ -64,6 +64,12 @@ def _value(name: str) -> Any:
     return value / 1e3 if name in IN_MS else value / 100 if name in IN_PERCENT else value
 
 
+def told(seen: Observed) -> dict[str, str]:
+    """The figures of an example, as words."""
+    return {"itl": seconds(seen.itl_s or 0), "ttft": seconds(seen.ttft_s or 0), "sequences": count(seen.sequences or 0), "prompt": count(seen.prompt or 0),
+            "output": count(seen.output or 0)}  # fmt: skip
+
+
 def answer(d: Diagnosis) -> None:
     """The bottleneck in one sentence, then its evidence, then what would decide."""
     (st.success if d.decided else st.warning)(render(f"diagnose.verdict.{d.verdict}"))

@@ -15,7 +15,7 @@ from planner.knobs import Outcome, Turned, outcome, turned
 from planner.latency import Latency, Served, latency, lengths, served
 from planner.notes import Note
 
-__all__ = ["Diagnosis", "Fix", "Line", "Observed", "diagnose", "observed"]
+__all__ = ["Diagnosis", "Fix", "Line", "Observed", "diagnose", "example", "observed"]
 
 FIXES: dict[str, tuple[str, ...]] = {
     "weights": ("fp8_weights", "int4_weights", "double_tp", "double_sequences"),
@@ -81,6 +81,15 @@ def of_load(p: CapacityPlan, seen: Observed) -> CapacityPlan:
         changes |= {"prompt": prompt, "output": output, "tokens": prompt + output, "lengths": None,
                     "shared_prefix": min(p.scenario.shared_prefix, prompt)}  # fmt: skip
     return replan(p, **changes) if changes else p
+
+
+def example(p: CapacityPlan) -> Observed | None:
+    """What a server would show that runs as this plan is predicted to: where nothing was seen yet. None: no times can be predicted."""
+    own = served(p)
+    if isinstance(own, Note):
+        return None
+    found = latency(own)
+    return Observed(ttft_s=found.ttft_s, itl_s=found.itl_s, sequences=found.sequences, prompt=found.prompt_tokens, output=found.output_tokens)
 
 
 def diagnose(p: CapacityPlan, seen: Observed) -> Diagnosis:

@@ -138,6 +138,7 @@ TEXT: dict[str, str] = {
     "page.diagnose.question": "It is slow, or it dies: why?",
     "page.diagnose.about": "Choose the model, device, engine and flags that run, enter what you see of one server, or paste it. Evidence first, remedies after.",
     "page.diagnose.empty": "Enter at least one time, or paste a scrape of /metrics or the summary of a benchmark.",
+    "page.diagnose.example": "An example until you enter what you see, or paste it: the times predicted for the plan above. First token after {ttft}, then {itl} a token, {sequences} at once, {prompt} + {output} tokens.",
     "page.diagnose.ttft_s": "TTFT (ms)",
     "page.diagnose.ttft_s.help": "mean time to the first token",
     "page.diagnose.itl_s": "ITL (ms)",

@@ -26,8 +26,18 @@ def enter(at: AppTest, **values: float) -> AppTest:
     return at
 
 
-def test_it_asks_first() -> None:
+def test_it_starts_with_an_example_of_the_plan() -> None:
     at = page()
+    assert "An example until you enter" in at.info[0].value
+    assert "16 at once, 7,168 + 1,024 tokens" in at.info[0].value
+    assert len(at.success) + len(at.warning) == 1
+    other = page(sequences="4")
+    assert "4 at once" in other.info[0].value
+    assert other.info[0].value != at.info[0].value
+
+
+def test_without_times_it_asks() -> None:
+    at = page(gpu="L20")  # no bandwidth is known of it
     assert [i.value for i in at.info] == [render("page.diagnose.empty")]
     assert not at.success
 
