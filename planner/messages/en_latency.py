@@ -14,7 +14,7 @@ TEXT: dict[str, str] = {
     "note.latency_lengths": "No output length was given: requests of {prompt} prompt tokens and {output} generated ones are assumed for the times.",
     "note.latency_unmeasured": "Whole engines were not measured on {name} under {engine}: the times come from kernel figures and fixed times measured elsewhere, with a wider range.",
     "note.latency_waits": "{running} of {asked} sequences run at once; the rest wait, which is in the TTFT.",
-    "text.latency": "TTFT {ttft} ({ttft_low} to {ttft_high}), {itl} a token ({itl_low} to {itl_high}) at {sequences} sequences; most of it: {bound}.",
+    "text.latency": "TTFT {ttft} ({ttft_low} to {ttft_high}), {itl} a token ({itl_low} to {itl_high}), {sequences} at once; most of it: {bound}.",
     "text.batch": "Batch: {best} sequences at once; {binding}.",
     "page.serve": "Serve",
     "page.serve.question": "How fast, and which batch?",

@@ -133,7 +133,7 @@ _PAGE = {
     "report.reserved.none": "At start {engine} checks that one request of its largest length, {longest} tokens, gets its {blocks} blocks ({reserved}). It has none. A running sequence of {tokens} tokens would hold {held_blocks} blocks ({held}).",
     "report.printed": "The log of {engine} would name {printed}.",
     "report.printed.one": "{name} {value}",
-    "longest.by.model": "the model's limit",
+    "longest.by.model": "by the model",
     "longest.by.pool": "by the pool",
     "text.backwards.flags": "Flags for either: {flags}",
     "page.smallest.flags": "Flags for either: {flags}",
