@@ -58,6 +58,7 @@ def older_price(groups: Sequence[SpecGroup], layers: range, rule: str) -> tuple[
 
     All pages are padded to the next page of the compressed rows. "tuples" (0.20 to 0.22): the sum of those page sizes, as often as one
     page size occurs in one group; "buckets" (0.23 to 0.26): each page size as often as it occurs in one group.
+    What 0.23 to 0.26 say that one request needs, when they refuse to start, is still priced by tuples (1.2 % more); that is not modelled.
     Source: wheels of 0.20.2, 0.22.1, 0.23.0, 0.26.0, v1/core/kv_cache_utils.py: _pool_bytes_per_block, _bucket_layers_by_page_size,
     get_max_concurrency_for_kv_cache_config.
     """
