@@ -12,16 +12,17 @@ current: source.Current = st.session_state["_current"]
 st.caption(render("page.reconcile.about"))
 log_view.ask()
 with errors.shown(stop=False):
-    found = log_view.result(current)
+    own = log_view.result(current)
+    found = own or log_view.example_result(current)
     if found is None:
         st.info(render("page.log.empty"))
     else:
-        if not log_view.given():
+        if own is None:
             log_view.say_example(current)
         log_view.answer(found)
         log_view.causes(found)
         log_view.refusals(found)
         log_view.lines(found)
-        if log_view.given():
+        if own is not None:
             log_view.take(found)
             log_view.details(found)

@@ -71,6 +71,7 @@ class Row:
     ttft_s: float | None
     got: Latency
     own: Served
+    ep: int = 1
 
     @property
     def fitted(self) -> bool:
@@ -116,16 +117,26 @@ def clean(r: dict[str, str]) -> bool:
     return known and small and not r["flags"] and r["system"] in GPUS and bool(r["tpot_ms_median"] and r["precision"])
 
 
-def end_to_end() -> Iterator[Row]:
+def measured() -> Iterator[dict[str, str]]:
     with (CORPUS / "e2e_silicon_samples.csv").open(newline="") as f:
-        for r in filter(clean, csv.DictReader(f)):
-            tp, ep = whole(r["tp_size"], 1), whole(r["moe_ep_size"], 1) or 1
-            asked = {"engine": r["backend"], "gpus": tp, "tp": tp, "weight_dtype": r["precision"], "prompt": whole(r["isl"]), "output": whole(r["osl"]),
-                     "concurrency": whole(r["concurrency_total"]), "ep": ep if tp % ep == 0 else 1}  # fmt: skip
-            yield Row(model=r["model"], gpu=GPUS[r["system"]], engine=r["backend"], precision=r["precision"], tp=tp, sequences=asked["concurrency"],
-                      prompt=asked["prompt"], output=asked["output"], itl_s=float(r["tpot_ms_median"]) / 1e3,
-                      ttft_s=float(r["ttft_ms_median"]) / 1e3 if r["ttft_ms_median"] else None,
-                      **answer(model_of(r["model"]), find(GPUS[r["system"]]), **asked))  # fmt: skip
+        yield from filter(clean, csv.DictReader(f))
+
+
+def ranks(r: dict[str, str]) -> tuple[int, int]:
+    """(all, those over which the experts are dealt)."""
+    tp, ep = whole(r["tp_size"], 1), whole(r["moe_ep_size"], 1) or 1
+    return tp, ep if tp % ep == 0 else 1
+
+
+def end_to_end() -> Iterator[Row]:
+    for r in measured():
+        tp, ep = ranks(r)
+        asked = {"engine": r["backend"], "gpus": tp, "tp": tp, "weight_dtype": r["precision"], "prompt": whole(r["isl"]), "output": whole(r["osl"]),
+                 "concurrency": whole(r["concurrency_total"]), "ep": ep}  # fmt: skip
+        yield Row(model=r["model"], gpu=GPUS[r["system"]], engine=r["backend"], precision=r["precision"], tp=tp, sequences=asked["concurrency"],
+                  prompt=asked["prompt"], output=asked["output"], ep=ep, itl_s=float(r["tpot_ms_median"]) / 1e3,
+                  ttft_s=float(r["ttft_ms_median"]) / 1e3 if r["ttft_ms_median"] else None,
+                  **answer(model_of(r["model"]), find(GPUS[r["system"]]), **asked))  # fmt: skip
 
 
 def single_streams() -> Iterator[Row]:

@@ -15,6 +15,7 @@ from planner.latency.speeds import FORMS
 from planner.scale import Scale
 from planner.throughput import MARGIN
 from tests.conftest import ROOT
+from tests.latency_others import percent, side_by_side
 from tests.latency_rows import DENSE, Row, end_to_end, single_streams, within
 
 TARGET = ROOT / "docs" / "latency.md"
@@ -82,16 +83,12 @@ def _predicted(target: float) -> Callable[[Row], bool]:
     return lambda r: r.got.itl_s <= target
 
 
-def rivals(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Method -> (error, median of predicted over measured) on the same rows: other tools' forms, with our own counts of bytes and FLOPs."""
-    out = {}
-    for name, of_bytes, of_products in (
-        ("roofline, no constants (LLM-Viewer's form)", 1.0, 1.0),
-        ("shares 0.6 and 0.4, no fixed times (llm-analysis's form)", 0.6, 0.4),
-    ):
-        ratios = [_bare(r, of_bytes, of_products) / r.itl_s for r in rows if r.itl_s]
-        out[name] = (mean(abs(x - 1) for x in ratios), median(ratios))
-    return out
+def rivals(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Method -> ITL in seconds of each row: other tools' forms, with our own counts of bytes and FLOPs."""
+    return {
+        "roofline, no constants (LLM-Viewer's form)": [_bare(r, 1.0, 1.0) for r in rows],
+        "shares 0.6 and 0.4, no fixed times (llm-analysis's form)": [_bare(r, 0.6, 0.4) for r in rows],
+    }
 
 
 def _bare(r: Row, of_bytes: float, of_products: float) -> float:
@@ -149,10 +146,6 @@ def three_points(rows: Iterable[Row]) -> Calibrated:
                       inside=mean(inside), width=median(widths))  # fmt: skip
 
 
-def percent(x: float) -> str:
-    return f"{100 * x:.1f} %"
-
-
 def line(name: str, f: Figures) -> str:
     itl = f"{percent(f.itl_mape)} | {f.bias:.2f} | {percent(f.itl_inside)} | {f.width:.2f}"
     return f"| {name} | {f.rows} | {itl} | {percent(f.ttft_inside)} | {f.ttft_width:.2f} |"
@@ -200,10 +193,8 @@ def table(rows: Sequence[Row], streams: Sequence[Row]) -> str:
     for name in ("gpt-fast", "llama.cpp"):
         part = [ok for r, ok in zip(streams, inside, strict=True) if r.engine == name]
         out.append(f"| {name} | {sum(part)} of {len(part)} |")
-    out += ["", "## Other forms on the same rows", "", "With our own counts of bytes and FLOPs.", "",
-            "| form | ITL error (mean) | predicted / measured (median) |", "|---|---|---|"]  # fmt: skip
-    out.append(f"| this model | {percent(figures(rows).itl_mape)} | {figures(rows).bias:.2f} |")
-    out += [f"| {name} | {percent(error)} | {ratio:.2f} |" for name, (error, ratio) in rivals(rows).items()]
+    ours = {"**KVLedger**": [r.got.itl_s for r in rows]}
+    out += ["", *side_by_side(rows, ours | rivals(rows))]
     return "\n".join([*out, ""])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
 
 from planner.throughput import MARGIN
 from tests.conftest import corpus_file
+from tests.latency_others import AICONFIGURATOR, aiconfigurator, answers, error
 from tests.latency_rows import DENSE, Row, end_to_end, single_streams, within
 from tests.latency_table import TARGET, batches, figures, rivals
 
@@ -68,4 +70,18 @@ def test_single_streams_are_inside_the_range() -> None:
 
 
 def test_the_bare_roofline_is_worse() -> None:
-    assert min(error for error, _ in rivals(rows()).values()) > 2 * figures(rows()).itl_mape
+    for name, predicted in rivals(rows()).items():
+        assert error(rows(), predicted) > 2 * figures(rows()).itl_mape, name
+
+
+def test_every_row_was_put_to_the_other_planner() -> None:
+    asked = {(r.model, r.gpu, r.engine, r.precision, r.tp, r.ep, r.prompt, r.output, r.sequences) for r in rows()}
+    assert asked == set(answers())
+
+
+@pytest.mark.parametrize("name", ["**KVLedger**", *AICONFIGURATOR])
+def test_the_peers_table_says_what_is_so(name: str) -> None:
+    predicted: dict[str, Sequence[float | None]] = {"**KVLedger**": [r.got.itl_s for r in rows()], **aiconfigurator(rows())}
+    shared = [i for i in range(len(rows())) if all(values[i] is not None for values in predicted.values())]
+    got = (sum(x is not None for x in predicted[name]), 100 * error([rows()[i] for i in shared], [predicted[name][i] for i in shared]))
+    assert got == pytest.approx(said(name)[:2], abs=0.6), "run python -m tests.latency_table"

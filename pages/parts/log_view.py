@@ -70,33 +70,27 @@ def _drop() -> None:
 
 
 def result(current: Current) -> Reconciliation | None:
-    """The log beside the plan, made once for each log, model and device; without a log, the example's. None: there is not even that.
-    Raises PlannerError."""
-    s = st.session_state
-    chosen = current.scenario
-    log = _log(current)
-    if log is None:
-        return None
-    wanted = (given() or chosen, s["log_model"] and (current.loaded.provenance, harmless()), s["log_gpu"] and chosen.gpu)
+    """The log that was given beside the plan, made once for each log, model and device; None without one. Raises PlannerError."""
+    log: LogReading | None = st.session_state.get(LOG)
+    return None if log is None else _beside(log, current, None)
+
+
+def example_result(current: Current) -> Reconciliation | None:
+    """The example beside the plan; None where the plan prints no such log. Raises PlannerError."""
+    text = example(current.plan())
+    return None if text is None else _beside(read_log(text.encode()), current, current.scenario)
+
+
+def _beside(log: LogReading, current: Current, made_of: object) -> Reconciliation:
+    s, chosen = st.session_state, current.scenario
+    with_model, with_gpu = s.get("log_model", True), s.get("log_gpu", False)
+    wanted = (made_of, with_model and (current.loaded.provenance, harmless()), with_gpu and chosen.gpu)
     if s.get(RESULT, (None,))[0] != wanted:
         stored = known_weight_bytes(current.loaded.provenance)
-        s[RESULT] = (wanted, reconcile(log, model=current.model if s["log_model"] else None, hardware=find(chosen.gpu) if s["log_gpu"] else None,
+        s[RESULT] = (wanted, reconcile(log, model=current.model if with_model else None, hardware=find(chosen.gpu) if with_gpu else None,
                                        given={"weight_bytes": stored} if stored else {}))  # fmt: skip
     found: Reconciliation = s[RESULT][1]
     return found
-
-
-def given() -> bool:
-    """Whether the user gave a log; else the example is shown."""
-    return LOG in st.session_state
-
-
-def _log(current: Current) -> LogReading | None:
-    if given():
-        log: LogReading = st.session_state[LOG]
-        return log
-    text = example(current.plan())
-    return None if text is None else read_log(text.encode())
 
 
 def say_example(current: Current) -> None:

@@ -21,6 +21,8 @@ def test_the_preview_and_a_button_a_format(at: AppTest) -> None:
     at.number_input(key="sequences").set_value(32).run()
     page = at.switch_page("report.py").run()
     assert not page.exception
+    assert not page.error
+    assert "with_reconciliation" not in {c.key for c in page.checkbox}  # the Reconcile page's example is no result
     assert [b.label for b in page.get("download_button")] == ["JSON", "Markdown", "HTML", "CSV", "XLSX", "PDF"]
     assert all(b.proto.url or b.proto.deferred_file_id for b in page.get("download_button"))
     assert "32.00 GiB" in page.markdown[0].value
