@@ -31,7 +31,7 @@ def test_the_first_page_draws_none_of_it(at: AppTest) -> None:
 def test_a_link_shows_the_mix() -> None:
     at = fresh(lengths=SHORT)
     assert not at.exception
-    assert (values(at)["Guaranteed"], values(at)["Typical"], values(at)["Mean length"]) == ("138", "147", "3,212")
+    assert (values(at)["Guaranteed"], values(at)["Typical"], values(at)["Mean length"]) == ("138", "147", "3,213")
     assert at.session_state["_current"].scenario == Scenario(lengths=SHORT)
     assert "lengths=512%2B128%3A0.7" in " ".join(t.value for t in at.text)
     chart = next(c for c in at.get("plotly_chart") if "of the requests" in c.proto.spec)
