@@ -13,8 +13,8 @@ run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.installed  ## set up what is missing, then run the tests: side by side, then those that measure this host, one by one
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile --ignore tests/gpu_probe --ignore tests/browser
-	$(BIN)/python -m pytest -q tests/gpu_probe tests/browser
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m "not alone"
+	$(BIN)/python -m pytest -q -m alone
 
 lint: $(VENV)/.dev  ## ruff: lint and format
 	$(BIN)/ruff check .

@@ -24,7 +24,28 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = Path(os.environ.get("KVLEDGER_CORPUS") or ROOT.parent / "shared" / "corpus")
 CONFIGS = Path(__file__).parent / "configs"
+MEASURING = (
+    "test_bench",
+    "test_client",
+    "test_dist",
+    "test_gpu_check",
+    "test_injected",
+    "test_measure",
+    "test_pace",
+    "test_run",
+    "test_safety",
+    "test_suite",
+    "test_suite_client",
+)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What measures this host, or drives a browser, runs alone (`make test` runs the others side by side)."""
+    for item in items:
+        if item.path.parent.name == "browser" or (item.path.parent.name == "gpu_probe" and item.path.stem in MEASURING):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(autouse=True)
