@@ -21,6 +21,7 @@ from planner.sources import known_weight_bytes
 LOG, RESULT, TAKEN, DRAWN = "_log", "_log_result", "_log_taken", "_log_drawn"
 UPLOAD_MB = 16
 MOST_LINES = 200
+SHOWN_FIRST = ("weights_bytes", "available_kv_bytes", "num_blocks", "kv_tokens", "max_concurrency")
 COLUMNS = ("log_line", "log_rank", "figure", "reported", "expected", "left", "status", "why")
 
 
@@ -114,6 +115,9 @@ def answer(found: Reconciliation) -> None:
         st.success(render("page.log.answer.good", {**args, "agree": agree}))
     else:
         st.info(render("page.log.answer.none", {**args, "figures": len(found.log.figures)}))
+    first = {f.name: f.value for f in reversed(found.log.figures) if f.name in SHOWN_FIRST}
+    if told := ", ".join(f"{render(f'log.figure.{name}')} {shown(name, first[name])}" for name in SHOWN_FIRST if name in first):
+        st.caption(render("page.log.read", {"figures": plain(told)}))
     if left := sum(line.status == "open" for line in found.lines):
         st.warning(render("page.log.open", {"count": left}))
     for note in found.notes:

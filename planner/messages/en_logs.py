@@ -232,6 +232,7 @@ INFO [kv_cache_utils.py] Maximum concurrency for {lengths} tokens per request: {
     "page.log.answer.good": "{engine} {version}: {agree} figures agree, none differs.",
     "page.log.answer.bad": "{engine} {version}: {differ} figures differ (lines {where}), {agree} agree.",
     "page.log.answer.none": "{engine} {version}: {figures} figures read, none that another one determines.",
+    "page.log.read": "It prints: {figures}.",
     "page.log.open": "{count} figures cannot be settled by the log alone: compare with the model.",
     "page.log.chart.good": "All {count} figures lie within what printing rounded or within their bands (largest difference {share} %)",
     "page.log.chart.bad": "{differ} of {count} figures differ, most of all {label} ({share} %)",

@@ -31,6 +31,7 @@ def test_without_a_log_an_example_of_the_plan_stands_there(page: AppTest) -> Non
     assert not page.exception
     assert "An example until you paste yours" in page.info[0].value
     assert any("another type" in m.value for m in page.markdown)  # its cause is found
+    assert any("KV memory of a rank 54\\.39 GiB" in c.value for c in page.caption)
     assert not any(b.key == "log_take" for b in page.button)
     tokens = next(row[2] for row in rows(page) if row[1] == "Tokens in the KV cache")
     page.selectbox(key="model").set_value("Qwen3-8B").run()
