@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +62,7 @@ class _Seen:
     log: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
 
 
-class ChildRun(Generic[R]):
+class ChildRun(ABC, Generic[R]):
     """One child. `poll` never blocks; `cancel` and the time limit end the whole process group, politely and a second later for good."""
 
     def __init__(self, command: list[str], job: str, limit_s: float, environment: dict[str, str]) -> None:
@@ -86,13 +87,13 @@ class ChildRun(Generic[R]):
         self._timer.daemon = True
         self._timer.start()
 
+    @abstractmethod
     def taken(self, last: dict[str, Any], code: int) -> R | None:
         """The result, if the child's last line is one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fraction(self, phase: str, done: int, total: int) -> float:
         """How far the run is, from 0 to 1."""
-        raise NotImplementedError
 
     def poll(self) -> Status[R]:
         code = self._child.poll()

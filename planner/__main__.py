@@ -22,7 +22,8 @@ MAX_BATCH_LINE = 1_000_000
 DEFAULTS = Scenario()
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """`words`: what was typed; the seventy options of a scenario are made for its command alone."""
     top = _Parser(prog="python -m planner", description=render("cli.about"))
     commands = top.add_subparsers(dest="command", required=True, parser_class=_Parser)
     for name, many in (("read", True), ("kv", True), ("plan", True), ("report", False)):
@@ -35,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help=render("cli.json"))
         sub.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
         if name != "read":
-            _scenario_options(sub)
+            _scenario_options(sub, words)
         if name == "plan":
             sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
             sub.add_argument("--backwards", action="store_true", help=render("cli.backwards"))
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     reconcile.add_argument("--model", metavar="SOURCE", help=render("cli.reconcile_model"))
     reconcile.add_argument("--json", action="store_true", help=render("cli.json"))
     reconcile.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
-    _scenario_options(reconcile)
+    _scenario_options(reconcile, words)
     sweep = commands.add_parser("sweep", help=render("cli.sweep"))
     sweep.add_argument("source", nargs="?", metavar="SOURCE", help=render("cli.sweep.source"))
     sweep.add_argument("--grid", action="append", required=True, metavar="GRID", help=render("cli.sweep.grid"))
@@ -59,21 +60,23 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("-o", "--out", metavar="FILE", help=render("cli.sweep.out"))
     sweep.add_argument("--json", action="store_true", help=render("cli.json"))
     sweep.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
-    _scenario_options(sweep)
+    _scenario_options(sweep, words)
     diagnose = commands.add_parser("diagnose", help=render("cli.diagnose"))
     diagnose.add_argument("source", metavar="SOURCE", help=render("cli.source"))
     diagnose.add_argument("--seen", action="append", metavar="NAME=VALUE", default=[], help=render("cli.seen"))
     diagnose.add_argument("--paste", metavar="FILE", help=render("cli.paste"))
     diagnose.add_argument("--json", action="store_true", help=render("cli.json"))
     diagnose.add_argument("--harmless", action="append", metavar="KEY", help=render("cli.harmless"))
-    _scenario_options(diagnose)
+    _scenario_options(diagnose, words)
     batch = commands.add_parser("batch", help=render("cli.batch"))
     batch.add_argument("file", metavar="FILE", help=render("cli.batch_file"))
     batch.add_argument("--json", action="store_true", help=render("cli.json"))
     return top
 
 
-def _scenario_options(sub: argparse.ArgumentParser) -> None:
+def _scenario_options(sub: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    if words and sub.prog.rsplit(" ", 1)[-1] != words[0]:
+        return
     for name, o in OPTIONS.items():
         if name == "model":
             continue
@@ -97,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = parser().parse_args(words)
+        args = parser(words).parse_args(words)
         if args.command == "batch":
             return _batch(args.file)
         options = {name: getattr(args, name, None) for name in OPTIONS if name != "model"}

@@ -13,9 +13,7 @@ from planner.draft import attach
 from planner.errors import InvalidInput, NotAConfig
 from planner.footprint import Footprint, measure
 from planner.hardware import find
-from planner.launch import launch
 from planner.mix import Mix, from_text, read, read_bytes
-from planner.mix_capacity import mix_capacity
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.readers import read_config
@@ -232,7 +230,9 @@ def kv_json(f: Footprint, s: Scenario) -> dict[str, Any]:
 def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = False, mix: Mix | None = None) -> dict[str, Any]:
     """`mix`: lengths that the scenario's text cannot hold; None: those of the text, if it has any."""
     from planner.latency import latency, served
+    from planner.launch import launch  # not for `kv`, whose start is short
     from planner.load import load_of
+    from planner.mix_capacity import mix_capacity
     from planner.throughput import batch_limit
 
     if mix is None and p.scenario.lengths:
