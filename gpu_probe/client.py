@@ -19,6 +19,7 @@ from gpu_probe.claims.catalog import chosen
 from gpu_probe.errors import installed
 from gpu_probe.result import ProbeRequest, ProbeResult
 from planner.errors import InvalidInput, UnsupportedValue
+from planner.messages import VARIABLE, language
 
 PROGRAM = (sys.executable, "-m", "gpu_probe")
 PHASES = {"start": 0.0, "wait": 0.0, "plan": 0.05, "weights": 0.1, "warm-up": 0.35, "prefill": 0.4, "decode": 0.5, "proof": 0.8, "done": 1.0}
@@ -108,5 +109,9 @@ def _torch() -> None:
 
 def _environment(threads: int | None) -> dict[str, str]:
     """This process's own, with the project found from anywhere."""
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))}
+    found = {
+        **os.environ,
+        VARIABLE: language(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")])),
+    }
     return found if threads is None else {**found, "OMP_NUM_THREADS": str(threads)}

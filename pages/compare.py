@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import streamlit as st
 
-from pages.parts import columns, compare_charts, compare_view, errors, source
+from pages.parts import columns, compare_charts, compare_view, errors, language, source
 from planner import compare
 from planner.compare.files import bars, finding, to_csv, to_json
 from planner.compare.lines import lines
@@ -36,7 +37,7 @@ with errors.shown():
     columns.session_only(copies)
     with st.container(horizontal=True):
         for kind, mime, make in (("csv", "text/csv", to_csv), ("json", "application/json", lambda c: json.dumps(to_json(c), indent=1).encode())):
-            st.download_button(render(f"page.compare.{kind}"), data=lambda make=make: make(found), file_name=f"kv-compare.{kind}", mime=mime,
+            st.download_button(render(f"page.compare.{kind}"), data=language.kept(partial(make, found)), file_name=f"kv-compare.{kind}", mime=mime,
                                on_click="ignore", key=f"compare_{kind}", icon=":material/download:")  # fmt: skip
         st.button(render("page.compare.start"), key="column_start", on_click=columns.start_over, help=render("page.compare.start.help"))
     with st.expander(render("page.compare.sources"), key="compare_sources", on_change="rerun") as box:

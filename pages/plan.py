@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
-from pages.parts import charts, errors, mix_view, remedy, source, state, tables
+from pages.parts import charts, errors, language, mix_view, remedy, source, state, tables
 from pages.parts.headline import headline
 from planner.claims import claims
 from planner.heatmap import heat_map
@@ -78,7 +80,7 @@ with errors.shown():
     loaded, declared, mix = current.loaded, current.harmless, mix_view.chosen()
     st.download_button(
         render("page.download_plan"),
-        data=lambda: report(p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix),
+        data=language.kept(partial(report, p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix)),
         file_name=file_name(p, "json"),
         mime=MIME["json"],
         on_click="ignore",

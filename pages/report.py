@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from pages.parts import errors, jobs, log_view, mix_view, source
+from pages.parts import errors, jobs, language, log_view, mix_view, source
 from planner import report
 from planner.messages import render
 
@@ -29,7 +29,7 @@ with errors.shown():
 
     def maker(fmt: str) -> Callable[[], bytes]:
         """Runs on the click, outside the script: it holds values, and reads no session."""
-        return lambda: report.laid_out(asked, fmt)
+        return language.kept(lambda: report.laid_out(asked, fmt))
 
     with st.container(horizontal=True):
         for fmt in report.FORMATS:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import editor, errors, inputs, source
+from pages.parts import editor, errors, inputs, language, source
 from planner.errors import PlannerError
 from planner.messages import render
 
@@ -39,7 +39,9 @@ pages = {
 }
 page = st.navigation(list(pages.values()), position="top")
 name = next(n for n, p in pages.items() if p.url_path == page.url_path)
-st.header(render(f"page.{name}.question"), anchor=False)
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.header(render(f"page.{name}.question"), anchor=False, width="stretch")
+    language.draw()
 try:
     st.session_state["_current"] = inputs.draw()
 except PlannerError as e:

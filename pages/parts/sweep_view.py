@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts import errors, source, tables
+from pages.parts import errors, language, source, tables
 from planner.api import model_of
 from planner.dtypes import KV_DTYPES
 from planner.hardware import find
@@ -94,7 +94,7 @@ def _start(wanted: Wanted, current: source.Current) -> None:
     token = st.session_state.get("hub_token") or None
     opened = partial(_opened, current=current, token=token, keys=source.harmless())
     draft = partial(load, token=token, allow_paths=False)
-    job().start(lambda step: run(wanted.grid, wanted.base, opened, draft, step=step, most=MOST_POINTS))
+    job().start(language.kept(lambda step: run(wanted.grid, wanted.base, opened, draft, step=step, most=MOST_POINTS)))
 
 
 def _opened(name: str, *, current: source.Current, token: str | None, keys: tuple[str, ...]) -> tuple[ModelSpec, Mapping[str, Any]]:
@@ -185,7 +185,7 @@ def refused(table: Table) -> None:
 
 
 def download(table: Table) -> None:
-    st.download_button(render("page.sweep.csv"), data=lambda: text_bytes(table), file_name="kv-sweep.csv", mime="text/csv", on_click="ignore",
+    st.download_button(render("page.sweep.csv"), data=language.kept(partial(text_bytes, table)), file_name="kv-sweep.csv", mime="text/csv", on_click="ignore",
                        key="sweep_csv", icon=":material/download:")  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 from planner.capacity import CapacityPlan
 from planner.errors import InvalidInput, PlannerError
 from planner.latency import Latency, estimate
-from planner.messages import LANGUAGES, render
+from planner.messages import known, render
 from planner.report.choices import plain
 from planner.report.content import state_of
 from planner.scenario import OPTIONS, Scenario, from_options
@@ -114,7 +114,7 @@ def changes(base: Scenario, other: Scenario) -> tuple[tuple[str, str, str], ...]
 
 def label(name: str) -> str:
     """What a field of a scenario is called on the pages; its own name where it has no input there."""
-    return render(f"input.{name}") if f"input.{name}" in LANGUAGES["en"] else name
+    return render(f"input.{name}") if known(f"input.{name}") else name
 
 
 def chosen(value: Any) -> str:

@@ -1,19 +1,81 @@
-"""Every sentence that the product says, by code. English first; another language is another table with the same codes."""
+"""Every sentence that the product says, by code, in the language of the reader.
+
+English is written in Python beside the code (`en.py` and the subjects it joins). Every other language is one file of this folder, `CODE.toml`: a table
+of the same codes, with `"language.name"`, its own name, in the first line. A code that it lacks is said in English.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from planner.messages import en
+ENGLISH = "en"
+VARIABLE = "KVLEDGER_LANGUAGE"  # of a command line, and of the children that it or the app starts
+FOLDER = Path(__file__).parent
+_chosen: ContextVar[str | None] = ContextVar("language", default=None)
+_elsewhere: list[Callable[[], str | None]] = []  # how the app finds its reader's choice; functions of ours, no reader's data
 
-LANGUAGES: dict[str, dict[str, str]] = {"en": en.TEXT}
+
+@cache
+def languages() -> dict[str, str]:
+    """Code -> the language's own name, English first. First lines of the files alone: a table is read when it is spoken."""
+    names = {ENGLISH: "English"}
+    for path in sorted(FOLDER.glob("*.toml")):
+        with path.open(encoding="utf-8") as f:
+            names[path.stem] = f.readline().partition("=")[2].strip().strip('"')
+    return names
 
 
-def render(code: str, args: Mapping[str, Any] | None = None, language: str = "en") -> str:
+@cache
+def table(language: str) -> Mapping[str, str]:
+    """The texts of `language` by code. Raises FileNotFoundError for one that is not there."""
+    if language == ENGLISH:
+        from planner.messages import en
+
+        return en.TEXT
+    import tomllib
+
+    with (FOLDER / f"{language}.toml").open("rb") as f:
+        return tomllib.load(f)
+
+
+def language() -> str:
+    """What is spoken here: of `speaking`, else what `listen` finds, else what the environment names, else English."""
+    code = _chosen.get() or next((found for ask in _elsewhere if (found := ask())), None) or os.environ.get(VARIABLE, ENGLISH)
+    return code if code == ENGLISH or code in languages() else ENGLISH
+
+
+def listen(ask: Callable[[], str | None]) -> None:
+    """`ask` says the reader's language, or None where it knows none; the app's pages give it once."""
+    if ask not in _elsewhere:
+        _elsewhere.append(ask)
+
+
+@contextmanager
+def speaking(code: str) -> Iterator[None]:
+    """Everything within is said in `code`, in this thread or task."""
+    token = _chosen.set(code)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def render(code: str, args: Mapping[str, Any] | None = None) -> str:
     """The text of `code` with `args` filled in. An unknown code is a fault of ours and raises KeyError (a test finds it)."""
-    text = LANGUAGES[language][code]
+    spoken = language()
+    text = table(spoken).get(code) or table(ENGLISH)[code]
     return text.format(**{k: plain(v) for k, v in (args or {}).items()})
+
+
+def known(code: str) -> bool:
+    """Whether there is a text of this code."""
+    return code in table(ENGLISH)
 
 
 def plain(value: Any) -> str:

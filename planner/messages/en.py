@@ -18,8 +18,10 @@ from planner.messages import (
     en_pages,
     en_probe,
     en_report,
+    en_service,
     en_serving,
     en_sglang,
+    en_start,
     en_sources,
     en_suite,
     en_suite_view,
@@ -29,6 +31,8 @@ from planner.messages import (
 )
 
 _PLANNER: dict[str, str] = {
+    "language.name": "English",
+    "page.language": "Language",
     # -- errors: configs ----------------------------------------------------------------------------------------------
     "error.missing_field": "The config has no {field}, and the planner does not guess it (looked for: {tried}).",
     "error.missing_field.hint": "Give the complete config.json of the model, or the one of its language part.",
@@ -317,8 +321,10 @@ TEXT: dict[str, str] = (
     | en_latency.TEXT
     | en_load.TEXT
     | en_sglang.TEXT
+    | en_start.TEXT
     | en_logs.TEXT
     | en_trtllm.TEXT
+    | en_service.TEXT
     | en_serving.TEXT
     | en_sweep.TEXT
 )

@@ -70,10 +70,6 @@ _PAGE = {
     "error.unexpected.hint": "It is in the server's log. Change an input, or report what you did.",
     "error.result_unreadable": "This file is no result of the probe ({field}).",
     "error.result_unreadable.hint": "Give the JSON that Validate, python -m gpu_probe run --json or suite --json wrote.",
-    "error.request_too_large": "The request has more than {limit} bytes.",
-    "error.request_too_large.hint": "Send a short JSON object with a source and options.",
-    "error.request_not_object": "The request is not a JSON object.",
-    "error.request_not_object.hint": 'Send an object like {{"source": "catalog:Llama-3.1-8B", "tokens": 8192}}.',
     "page.error": "{message}\n\n{hint}",
     "page.error.field": "**{field}** - {message}\n\n{hint}",
     # -- plan

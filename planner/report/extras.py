@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InvalidInput, NotAConfig
-from planner.messages import LANGUAGES, render
+from planner.messages import known, render
 from planner.report.table import Figure, Table, exact, number, printable, table, whole
 from planner.sources import text
 from planner.units import percent, seconds
@@ -110,7 +110,7 @@ def flat(part: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]
     """(name, value) of every figure in nested objects. A name that has a label (`report.key.NAME`) is printed as that."""
     for key, value in list(part.items())[:MAX_ROWS]:
         name = f"{before}{key}"
-        label = render(f"report.key.{name}") if f"report.key.{name}" in LANGUAGES["en"] else name
+        label = render(f"report.key.{name}") if known(f"report.key.{name}") else name
         if isinstance(value, Mapping):
             yield from flat(value, f"{name}.")
         elif isinstance(value, list | tuple) and len(value) == 2:

@@ -18,7 +18,6 @@ from planner.scenario import Scenario
 from planner.sweep.memory import LIMITS
 from planner.sweep.points import NO_TOKENS, TIMES, Block
 
-_REASONS = {by: render(f"sweep.limited.{by}") for by in LIMITS if by}
 X_AXES, Y_AXES = ("cost", "gpus"), ("itl_s", "tokens_per_s")
 
 
@@ -79,7 +78,7 @@ class Table:
             return row | dict.fromkeys(FIGURES)
         by = LIMITS[value["limited"]]
         row["state"], row["limited_by"] = "no" if by else "fits", by or None
-        row["reason"] = _REASONS[by] if by else b.note.text if b.note else ""
+        row["reason"] = render(f"sweep.limited.{by}") if by else b.note.text if b.note else ""
         row["kv_bytes"], row["max_sequences"] = value["kv_bytes"], value["max_sequences"]
         row["kv_tokens"] = None if value["kv_tokens"] == NO_TOKENS else value["kv_tokens"]
         for name in TIMES[:-1]:

@@ -1,0 +1,52 @@
+"""The language of one session: chosen at the top of every page, kept in the address, at first the browser's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from planner import messages
+from planner.messages import ENGLISH, render
+
+KEY = "lang"
+P, T = ParamSpec("P"), TypeVar("T")
+
+
+def of_reader() -> str | None:
+    """What this session chose, asks for in its address or has its browser set to; None outside a session."""
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return None
+    s = st.session_state
+    return s.get(KEY) or st.query_params.get(KEY) or _browsers()
+
+
+def _browsers() -> str | None:
+    code = (st.context.locale or "").split("-")[0].lower()
+    return code if code in messages.languages() else None
+
+
+def draw() -> None:
+    """The list of languages, each by its own name."""
+    names = messages.languages()
+    first = _browsers() or ENGLISH
+    st.selectbox(render("page.language"), list(names), index=list(names).index(first), format_func=lambda code: names[code], key=KEY,
+                 bind="query-params", label_visibility="collapsed", width=120)  # fmt: skip
+
+
+def kept(work: Callable[P, T]) -> Callable[P, T]:
+    """`work`, done later outside the script (a download, a thread), still says its texts in the language of now."""
+    spoken = messages.language()
+
+    @wraps(work)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        with messages.speaking(spoken):
+            return work(*args, **kwargs)
+
+    return told
+
+
+messages.listen(of_reader)
