@@ -1,6 +1,7 @@
 """From measured points of the user's own deployment, or a probe's calibration, to one scale factor of the planner's times.
 
-A point is what one run of a benchmark gave: sequences at once, mean prompt and output, ITL. Files are bounded and only parsed.
+A point is what one run of a benchmark gave: sequences at once, mean prompt and output, ITL, and the TTFT where it was measured. Files are
+bounded and only parsed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any
 from planner.capacity import CapacityPlan, plan
 from planner.errors import InvalidInput, PlannerError
 from planner.hardware import find
-from planner.latency import Served, served
+from planner.latency import Served, figures, served
 from planner.latency.load import Load, times
 from planner.latency.speeds import FORMS, Speeds
 from planner.notes import Note
-from planner.scale import Scale, checked, from_text, is_text
+from planner.scale import First, Scale, checked, from_text, is_text
 
 MAX_BYTES, MAX_POINTS, MIN_POINTS = 1_000_000, 1000, 3
 MOST_TOKENS, MOST_SEQUENCES = 100_000_000, 1_000_000
@@ -32,6 +33,7 @@ NAMES = {
     "prompt": ("prompt", "isl", "input_len", "prompt_tokens", "random_input_len"),
     "output": ("output", "osl", "output_len", "output_tokens", "random_output_len"),
     "itl_ms": ("itl_ms", "tpot_ms", "mean_tpot_ms", "mean_itl_ms", "median_tpot_ms", "median_itl_ms"),
+    "ttft_ms": ("ttft_ms", "mean_ttft_ms", "median_ttft_ms"),
 }
 PROBE_KEYS = frozenset(("read_bytes_per_s", "flop_per_s", "t_fixed_s", "t_layer_s"))
 OWN_LOOPS = ("architecture", "transformers")
@@ -40,12 +42,14 @@ OWN_LOOPS = ("architecture", "transformers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One measurement: `sequences` at once of one replica, mean tokens of prompt and output, mean time between tokens in seconds."""
+    """One measurement: `sequences` at once of one replica, mean tokens of prompt and output, mean time between tokens in seconds, and to the
+    first one where that was measured."""
 
     sequences: int
     prompt: int
     output: int
     itl_s: float
+    ttft_s: float | None = None
 
 
 def take(value: Any, p: CapacityPlan, *, allow_paths: bool) -> Scale:
@@ -80,26 +84,47 @@ def _plain(p: CapacityPlan) -> Served:
 
 
 def of_points(p: CapacityPlan, measured: tuple[Point, ...]) -> Scale:
-    """The median of measured over predicted: one point that went wrong does not move it. The residual is that of the worst point."""
+    """The median of measured over predicted: one point that went wrong does not move it. The residual is that of the worst point. The TTFT
+    has its own, where every point has it. Raises InvalidInput where some lack it."""
     if len(measured) < MIN_POINTS:
         raise InvalidInput("calibration_few", field="calibration", points=len(measured), least=MIN_POINTS)
     own = _plain(p)
-    return _scale(p, [m.itl_s / _itl(own, own.speeds, m) for m in measured], "points")
+    with_first = [m for m in measured if m.ttft_s is not None]
+    if with_first and len(with_first) < len(measured):
+        row = next(i for i, m in enumerate(measured, 1) if m.ttft_s is None)
+        raise InvalidInput("calibration_column", field="calibration", row=row, column="ttft_ms", names=", ".join(NAMES["ttft_ms"]))
+    first = _spread([(m.ttft_s or 0.0) / _first(own, m) for m in with_first]) if with_first else None
+    return _scale(p, [m.itl_s / _itl(own, own.speeds, m) for m in measured], "points", first)
+
+
+def _at(own: Served, m: Point) -> Load:
+    base = own.load
+    return Load(prompt=m.prompt, output=m.output, sequences=min(m.sequences, own.most or m.sequences), chunk=base.chunk, policy=base.policy,
+                cached=min(int(base.cached), m.prompt - 1))  # fmt: skip
 
 
 def _itl(own: Served, v: Speeds, m: Point) -> float:
-    base = own.load
-    load = Load(prompt=m.prompt, output=m.output, sequences=min(m.sequences, own.most or m.sequences), chunk=base.chunk, policy=base.policy,
-                cached=min(int(base.cached), m.prompt - 1))  # fmt: skip
-    return float(times(own.stages, v, load).itl_s)
+    return float(times(own.stages, v, _at(own, m)).itl_s)
 
 
-def _scale(p: CapacityPlan, ratios: list[float], of: str) -> Scale:
+def _first(own: Served, m: Point) -> float:
+    """TTFT of a point; sequences beyond the engine's slots wait, as in a plan."""
+    return float(figures(replace(own, load=replace(_at(own, m), sequences=m.sequences))).ttft_s)
+
+
+def _spread(ratios: list[float]) -> tuple[float, float, int]:
+    """(factor, residual, points), bounded so that they can be kept as text."""
     factor = median(ratios)
     residual = max(max(r / factor, factor / r) for r in ratios) - 1
+    return round(min(factor, 999.0), 4), round(min(residual, 99.0), 4), len(ratios)
+
+
+def _scale(p: CapacityPlan, ratios: list[float], of: str, first: tuple[float, float, int] | None = None) -> Scale:
+    factor, residual, points = _spread(ratios)
     assert p.hardware is not None
-    found = Scale(factor=round(factor, 4), residual=round(min(residual, 99.0), 4), points=len(ratios), of=of, gpu=p.hardware.name, engine=p.setting.engine,
-                  model=p.model.name or p.model.model_type)  # fmt: skip
+    found = Scale(factor=factor, residual=residual, points=points, of=of, gpu=p.hardware.name, engine=p.setting.engine,
+                  model=p.model.name or p.model.model_type,
+                  first=None if first is None else First(factor=first[0], residual=first[1], points=first[2]))  # fmt: skip
     return checked(found)
 
 
@@ -197,12 +222,15 @@ def _point(run: Mapping[str, Any], row: int) -> Point:
                 found[role] = _number(named, total, row=row) / _number(named, "completed", row=row)
         if found["sequences"] is None and named.get("request_throughput") and named.get("mean_e2el_ms"):
             found["sequences"] = _number(named, "request_throughput", row=row) * _number(named, "mean_e2el_ms", row=row) / 1e3
+    first = found.pop("ttft_ms")
     for role, value in found.items():
         if value is None:
             raise InvalidInput("calibration_column", field="calibration", row=row, column=role, names=", ".join(NAMES[role]))
     value = {role: _number(found, role, row=row) for role in found}
     out = Point(sequences=max(1, round(value["sequences"])), prompt=max(1, round(value["prompt"])), output=max(1, round(value["output"])),
-                itl_s=value["itl_ms"] / 1e3)  # fmt: skip
+                itl_s=value["itl_ms"] / 1e3, ttft_s=None if first is None else _number({"ttft_ms": first}, "ttft_ms", row=row) / 1e3)  # fmt: skip
+    if out.ttft_s is not None and not 1e-6 <= out.ttft_s <= 86_400:
+        raise InvalidInput("calibration_number", field="calibration", row=row, column="ttft_ms", value=repr(first)[:40])
     if out.sequences > MOST_SEQUENCES or max(out.prompt, out.output) > MOST_TOKENS or not 1e-6 <= out.itl_s <= 86_400:
         raise InvalidInput("calibration_number", field="calibration", row=row, column="itl_ms", value=f"{value['itl_ms']:.6g}")
     return out

@@ -202,6 +202,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         + refused
         + _band_note(budgets[stage], -missing, limited_by is None)
         + _start_notes(tuple(pool.alone() for pool in pools), pool_bytes, longest, one_request if checks else 0)
+        + _state_notes(s, setting, pools, blocks)
         + (_running_notes(s, sizes, p.spread(per_replica)[0]) if sizes else ()),
         sizes=sizes,
     )
@@ -232,6 +233,16 @@ def _start_notes(pools: tuple[Pool, ...], pool_bytes: int, longest: int, one_req
     needs = sum(p.bytes(1, longest, "admission") - p.block_bytes * p.null_blocks for p in pools)
     fits = max_tokens(pools, 1, pool_bytes, longest, "admission")
     return (note("warning", "start_needs", field="max_model_len", longest=longest, needs=gib(needs), available=gib(pool_bytes), fits=fits),)
+
+
+def _state_notes(s: Scenario, setting: Setting, pools: tuple[Pool, ...], blocks: int | None) -> tuple[Note, ...]:
+    """Whether vLLM's decoding graphs have a block for the state of each sequence; without graphs nothing asks for them."""
+    states = any(g.kind == "state" for p in pools for g in p.groups)
+    if setting.engine != "vllm" or not blocks or s.enforce_eager or not states:
+        return ()
+    from planner.engines.vllm.versions import state_slots
+
+    return state_slots(setting.asked_version, setting.max_num_seqs, blocks)
 
 
 def _room(pools: tuple[Pool, ...], pool_bytes: int, load: int, sizes: Sizes | None) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InvalidInput
+from planner.messages import Word
 from planner.notes import Note, note
 from planner.scenario import MAX_LENGTHS_TEXT, MAX_TOKENS
 
@@ -166,7 +167,7 @@ def _requests(text: str) -> Iterator[tuple[int, int, int]]:
         numbers = [_number(row[i] if i < len(row) else "", role, line, known) for role, i, known in places]
         prompt, output = numbers[0], numbers[1]
         if not 1 <= prompt + output <= MAX_TOKENS:
-            raise InvalidInput("lengths_total", field="lengths", where=f"{line}", tokens=prompt + output, limit=MAX_TOKENS)
+            raise InvalidInput("lengths_total", field="lengths", where=Word(str(line), "word.row", row=line), tokens=prompt + output, limit=MAX_TOKENS)
         yield prompt, output, numbers[2] if len(numbers) > 2 else _weight("1")
 
 
@@ -175,9 +176,9 @@ def trace_rows(data: bytes, times: frozenset[str], most: int) -> list[tuple[int,
     order. Columns and cells are read as for a mix. Raises InvalidInput with the row and the column."""
     if len(data) > MAX_BYTES:
         raise InvalidInput("lengths_bytes", field="trace", limit=MAX_BYTES)
-    rows = _rows(data.decode("utf-8-sig", "replace"))
+    rows = _rows(data.decode("utf-8-sig", "replace"), "trace")
     head = next(rows, [])
-    where = _columns(head)
+    where = _columns(head, "trace")
     stamp = next((i for i, name in enumerate(head) if name.strip().lower() in times), None)
     out: list[tuple[int, int, int, str | None]] = []
     for line, row in enumerate(rows, start=2):
@@ -185,20 +186,20 @@ def trace_rows(data: bytes, times: frozenset[str], most: int) -> list[tuple[int,
             continue
         if len(out) >= most:
             break
-        prompt, output = (_number(row[where[role]] if where[role] < len(row) else "", role, line, {}) for role in ("prompt", "output"))
+        prompt, output = (_number(row[where[role]] if where[role] < len(row) else "", role, line, {}, "trace") for role in ("prompt", "output"))
         if not 1 <= prompt + output <= MAX_TOKENS:
-            raise InvalidInput("lengths_total", field="trace", where=f"{line}", tokens=prompt + output, limit=MAX_TOKENS)
+            raise InvalidInput("lengths_total", field="trace", where=Word(str(line), "word.row", row=line), tokens=prompt + output, limit=MAX_TOKENS)
         out.append((line, prompt, output, None if stamp is None else row[stamp] if stamp < len(row) else ""))
     return out
 
 
-def _number(cell: str, role: str, line: int, known: dict[str, int]) -> int:
+def _number(cell: str, role: str, line: int, known: dict[str, int], field: str = "lengths") -> int:
     """A cell as a number. `known`: what cells of this column were found to be; traces repeat themselves."""
     number = known.get(cell)
     if number is None:
         match = (_WEIGHT if role == "weight" else _TOKENS).fullmatch(cell)
         if not match:
-            raise InvalidInput("lengths_cell", field="lengths", row=line, column=role, value=repr(cell[:40]))
+            raise InvalidInput("lengths_cell", field=field, row=line, column=role, value=repr(cell[:40]))
         number = _weight(match[1]) if role == "weight" else int(match[1])
         if len(known) < MAX_KNOWN:
             known[cell] = number
@@ -226,7 +227,7 @@ def read_bytes(value: str, field: str) -> bytes:
         raise InvalidInput("file_unreadable", field=field, value=value[:200], detail=getattr(e, "strerror", None) or "") from None
 
 
-def _rows(text: str) -> Iterator[list[str]]:
+def _rows(text: str, field: str = "lengths") -> Iterator[list[str]]:
     """Rows of cells; the separator is the one that the first line holds most of."""
     first = text.split("\n", 1)[0]
     separator = max(",;\t", key=first.count)
@@ -234,25 +235,25 @@ def _rows(text: str) -> Iterator[list[str]]:
     try:
         for row in reader:
             if len(row) > MAX_COLUMNS:
-                raise InvalidInput("lengths_unreadable", field="lengths", row=reader.line_num)
+                raise InvalidInput("lengths_unreadable", field=field, row=reader.line_num)
             yield row
     except csv.Error:
-        raise InvalidInput("lengths_unreadable", field="lengths", row=reader.line_num) from None
+        raise InvalidInput("lengths_unreadable", field=field, row=reader.line_num) from None
 
 
-def _columns(head: list[str]) -> dict[str, int]:
+def _columns(head: list[str], field: str = "lengths") -> dict[str, int]:
     """Role -> position, by the names of the first row."""
     where: dict[str, int] = {}
     for i, name in enumerate(head):
         plain = re.sub(r"[\s\-.]+", "_", name.strip().lower())
         role = next((r for r, names in COLUMNS.items() if plain in names), None)
         if role in where:
-            raise InvalidInput("lengths_column_twice", field="lengths", column=role)
+            raise InvalidInput("lengths_column_twice", field=field, column=role)
         if role:
             where[role] = i
     for role in ("prompt", "output"):
         if role not in where:
-            raise InvalidInput("lengths_column_missing", field="lengths", column=role, found=", ".join(c.strip()[:20] for c in head[:8]))
+            raise InvalidInput("lengths_column_missing", field=field, column=role, found=", ".join(c.strip()[:20] for c in head[:8]))
     return where
 
 

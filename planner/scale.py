@@ -12,15 +12,39 @@ OF = ("points", "probe")
 LOW, HIGH = 0.2, 5.0
 """Times that are off by more than this belong to another model, device or set of flags."""
 MOST_RESIDUAL = 1.0
-MAX_TEXT = 300
+MAX_TEXT = 330
+PARTS, FIRST_PARTS = 7, 3
+"""Of a kept text: those of the scale, and after them those of the TTFT where it was measured."""
+FIRST_MIN_WIDTH = 0.3
+"""MIN_WIDTH of a TTFT: who waits for whom differs from run to run (docs/latency.md has what it holds)."""
 MIN_WIDTH, PER_RESIDUAL = 0.12, 1.5
 """Half-width of the range: at least the spread of repeats (performance of one configuration on two dates), else so many residuals."""
 _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The same of the time to the first token alone. `usable`: whether one factor describes it; else it is kept and said, not applied."""
+
+    factor: float
+    residual: float
+    points: int
+
+    @property
+    def usable(self) -> bool:
+        return LOW <= self.factor <= HIGH and 0 <= self.residual <= MOST_RESIDUAL
+
+    def narrowed(self, bounds: tuple[float, float]) -> tuple[float, float]:
+        """A range (t / down, t * up) with what is left of it after the measurement, the same both ways since the factor centres it; never
+        wider than it was."""
+        width = 1 + max(FIRST_MIN_WIDTH, PER_RESIDUAL * self.residual)
+        return (width, width) if width * width < bounds[0] * bounds[1] else bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Measured times are `factor` times the predicted ones; single points were off by up to `residual` (0.1: 10 %) after it."""
+    """Measured times are `factor` times the predicted ones; single points were off by up to `residual` (0.1: 10 %) after it. `first`: of the
+    TTFT, where it was measured."""
 
     factor: float
     residual: float
@@ -29,11 +53,13 @@ class Scale:
     gpu: str
     engine: str
     model: str
+    first: First | None = None
 
     def text(self) -> str:
         """As a scenario keeps it; `from_text` reads it back."""
         where = (_word(w) for w in (self.gpu, self.engine, self.model))
-        return ";".join((f"{self.factor:.4f}", f"{self.residual:.4f}", str(self.points), self.of, *where))
+        first = () if self.first is None else (f"{self.first.factor:.4f}", f"{self.first.residual:.4f}", str(self.first.points))
+        return ";".join((f"{self.factor:.4f}", f"{self.residual:.4f}", str(self.points), self.of, *where, *first))
 
     def belongs(self, gpu: str, engine: str, model: str) -> bool:
         """Whether it was measured on this device, engine and model: a factor of another deployment says nothing."""
@@ -51,16 +77,24 @@ def _word(text: str) -> str:
 
 def is_text(value: object) -> bool:
     """Whether it looks like a kept scale, and not like the name of a file."""
-    return isinstance(value, str) and value.count(";") == 6
+    return isinstance(value, str) and value.count(";") + 1 in (PARTS, PARTS + FIRST_PARTS)
 
 
 def from_text(value: object) -> Scale:
     """Raises InvalidInput (field "calibration") for anything that `Scale.text` did not write."""
     parts = value.strip().split(";") if isinstance(value, str) and len(value) <= MAX_TEXT else []
-    if len(parts) != 7 or not all(_NUMBER.fullmatch(p) for p in parts[:3]) or not parts[2].isdigit() or parts[3] not in OF or not all(parts[4:]):
+    first = parts[PARTS:]
+    numbers = (parts[:3], first) if first else (parts[:3],)
+    if len(parts) not in (PARTS, PARTS + FIRST_PARTS) or not all(map(_numbers, numbers)) or parts[3] not in OF or not all(parts[4:PARTS]):
         raise InvalidInput("calibration_text", field="calibration", value=repr(value)[:60])
-    gpu, engine, model = parts[4:]
-    return checked(Scale(factor=float(parts[0]), residual=float(parts[1]), points=int(parts[2]), of=parts[3], gpu=gpu, engine=engine, model=model))
+    gpu, engine, model = parts[4:PARTS]
+    return checked(Scale(factor=float(parts[0]), residual=float(parts[1]), points=int(parts[2]), of=parts[3], gpu=gpu, engine=engine, model=model,
+                         first=First(factor=float(first[0]), residual=float(first[1]), points=int(first[2])) if first else None))  # fmt: skip
+
+
+def _numbers(parts: list[str]) -> bool:
+    """Whether they are a factor, a residual and a number of points."""
+    return all(_NUMBER.fullmatch(p) for p in parts) and parts[2].isdigit()
 
 
 def checked(s: Scale) -> Scale:

@@ -101,9 +101,9 @@ def points(own: Served, sizes: list[int], memory: int) -> list[dict[str, Any]]:
 
 def _point(t: Times, load: Load, i: int, sequences: int, fits: bool) -> dict[str, Any]:
     ttft, itl, p99 = float(t.ttft_s[i]), float(t.itl_s[i]), float(t.itl_p99_s[i])
-    rate = float(tokens_per_s(t, load)[i])
+    rate, each = float(tokens_per_s(t, load)[i]), load.output * load.fan
     return {"sequences": sequences, "fits": fits, "itl_s": itl, "itl_p99_s": p99, "ttft_s": ttft, "output_tokens_per_s": rate,
-            "tokens_per_s": rate * (load.output + load.prompt) / load.output, "requests_per_s": rate / load.output}  # fmt: skip
+            "tokens_per_s": rate * (each + load.prompt) / each, "requests_per_s": rate / each}  # fmt: skip
 
 
 def by_chunk(own: Served, sequences: int) -> list[dict[str, Any]]:
@@ -129,8 +129,8 @@ def static(p: CapacityPlan, own: Served, sequences: int) -> dict[str, Any]:
         ratio = mix.longest_output / max(1.0, mix.mean_tokens - mix.mean_prompt_tokens)
     load = own.at(sequences)
     t = times(own.stages, own.speeds, load)
-    batch_s = sequences * float(t.prefill_s) + load.output * ratio * float(t.step_s)
-    rate = sequences * load.output / batch_s
+    batch_s = sequences * load.prompts * float(t.prefill_s) + load.output * ratio * float(t.step_s)
+    rate = sequences * load.fan * load.output / batch_s
     continuous = float(tokens_per_s(t, load))
     return {"output_tokens_per_s": rate, "continuous_tokens_per_s": continuous, "gain": continuous / rate, "longest_over_mean": ratio}
 
@@ -175,5 +175,6 @@ def by_prompt(own: Served, longest: int) -> list[dict[str, Any]]:
     """TTFT of the plan's load against the prompt's length, with its range."""
     prompts = [1 << k for k in range(7, 21) if 1 << k <= longest] or [longest]
     t = times(own.stages, own.speeds, replace(own.load, prompt=np.array(prompts, dtype=np.int64), cached=0))
-    down, up = own.speeds.range_ttft
-    return [{"prompt": n, "ttft_s": float(x), "low_s": float(x) / down, "high_s": float(x) * up} for n, x in zip(prompts, t.ttft_s, strict=True)]
+    lows, highs = own.speeds.range_ttft.of(t.ttft_s - t.wait_s, t.wait_s, np.array(prompts) + own.load.output)
+    rows = zip(prompts, t.ttft_s, lows, highs, strict=True)
+    return [{"prompt": n, "ttft_s": float(x), "low_s": float(low), "high_s": float(high)} for n, x, low, high in rows]

@@ -1,6 +1,7 @@
 """Measured rows of whole engines and of single streams, and what the planner says for each. Rows and configs are read from the corpus.
 
-MiniMax-M2.5's shape is written here, from its public config.json (MiniMaxAI/MiniMax-M2.5), since the corpus has rows of it but no config.
+MiniMax-M2.5's shape is written here, since the corpus has rows of it but no config: keys of MiniMaxAI/MiniMax-M2.5's config.json, numbers held
+against transformers 5's configuration_minimax_m2.py (its class defaults) and scripts/models/minimax-m2.5.sh of radixark/miles at 737b949.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from planner.calibrate import MAX_BYTES, fit
 from planner.capacity import CapacityPlan
 from planner.messages import render
 from planner.notes import Note
-from planner.scale import from_text
+from planner.scale import First, Scale, from_text
 from planner.sensitivity import Sensitivity, sensitivity
 from planner.units import count, milliseconds, seconds
 
@@ -72,17 +72,28 @@ def calibration(p: CapacityPlan) -> None:
     with st.expander(render("page.calibrate"), key="calibrate"):
         if kept is not None:
             s = from_text(kept)
-            words = {"factor": f"{s.factor:.3f}", "residual": f"{100 * s.residual:.1f} %", "points": s.points}
+            words = _words(s)
             where = {"gpu": plain(s.gpu), "engine": plain(s.engine), "model": plain(s.model)}
             st.markdown(render("page.calibrate.kept", {**words, **where}))
+            _first(s)
             st.button(render("page.calibrate.forget"), key="calibrate_forget", on_click=state.take, args=(_with(p, None),))
         text = st.text_area(render("page.calibrate.points"), key="calibrate_points", height=120, max_chars=MAX_BYTES, help=render("page.calibrate.help"),
                             placeholder="concurrency,isl,osl,tpot_ms\n1,1024,256,7.1\n16,1024,256,9.8\n64,1024,256,17.4", persist_state="session")  # fmt: skip
         if text and text.strip():
             with shown(stop=False):
                 s = fit(p, text.encode("utf-8", errors="replace"))
-                st.markdown(render("page.calibrate.found", {"factor": f"{s.factor:.3f}", "residual": f"{100 * s.residual:.1f} %", "points": s.points}))
+                st.markdown(render("page.calibrate.found", _words(s)))
+                _first(s)
                 st.button(render("page.calibrate.use"), key="calibrate_use", on_click=state.take, args=(_with(p, s.text()),), disabled=s.text() == kept)
+
+
+def _words(s: Scale | First) -> dict[str, Any]:
+    return {"factor": f"{s.factor:.3f}", "residual": f"{100 * s.residual:.1f} %", "points": s.points}
+
+
+def _first(s: Scale) -> None:
+    if s.first is not None:
+        st.caption(render("page.calibrate.first" if s.first.usable else "page.calibrate.first_not", _words(s.first)))
 
 
 def _with(p: CapacityPlan, text: str | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from planner.messages import render
 from planner.notes import Note
 from planner.scenario import OPTIONS, Scenario
 from planner.simulator import Limits, Simulation, simulate
+from planner.simulator.requests import trace
 from planner.throughput import BatchLimit
 from planner.units import count, memory, money, percent, rate, seconds
 
@@ -75,7 +76,7 @@ def _arrivals(p: CapacityPlan, found: LoadPlan) -> None:
 def _speculation(found: LoadPlan) -> None:
     s = found.speculation
     assert s is not None
-    even = render("page.load.never") if s.break_even is None else percent(s.break_even)
+    even = render("page.load.speculation.never") if s.break_even is None else render("page.load.speculation.from", {"even": percent(s.break_even)})
     st.text(render(f"page.load.speculation.{s.drafter}", {"drafted": count(s.drafted), "rate": percent(s.acceptance_rate), "tokens": rate(s.tokens_per_step),
                    "itl": seconds(s.itl_s), "plain": seconds(s.plain_itl_s), "gain": rate(s.gain), "sequences": count(s.sequences), "even": even}))  # fmt: skip
 
@@ -96,11 +97,18 @@ def _simulation(p: CapacityPlan) -> tuple[Note, ...]:
     """Run when asked for, and again when the plan changes while it is switched on."""
     if not st.toggle(render("page.load.simulate"), key="serve_simulate", help=render("page.load.simulate.help")):
         return ()
-    found = simulate(p, rate=p.scenario.request_rate, limits=LIMITS)
+    file = st.file_uploader(render("page.load.trace"), type=["csv", "tsv", "txt"], key="serve_trace", max_upload_size=5, width=480,
+                            help=render("page.load.trace.help"))  # fmt: skip
+    found: Simulation | Note | None = None
+    with errors.shown(stop=False):
+        requests = trace(file.getvalue(), p.sequences_per_replica) if file else None
+        found = simulate(p, requests=requests, rate=p.scenario.request_rate, limits=LIMITS)
+    if found is None:
+        return ()
     if isinstance(found, Note):
         st.info(errors.plain(found.text))
         return ()
-    st.markdown(render("page.chart.title", {"title": errors.plain(title(p, found))}))
+    st.markdown(render("page.chart.title", {"title": errors.plain(title(p, found, str(file.name)[:120] if file else None))}))
     st.plotly_chart(load_chart.occupancy(found), key="occupancy", config={"displayModeBar": False}, alt=render("page.load.chart.alt"))
     st.caption(render("page.load.simulated.about", {"requests": count(found.finished), "seed": count(found.seed), "steps": count(found.steps),
                       "span": seconds(found.simulated_s), "used": percent(found.most_used), "preemptions": count(found.preemptions)}))  # fmt: skip
@@ -110,8 +118,11 @@ def _simulation(p: CapacityPlan) -> tuple[Note, ...]:
     return found.notes
 
 
-def title(p: CapacityPlan, found: Simulation) -> str:
-    args = {"rate": count(found.output_tokens_per_s), "itl": seconds(found.itl_s["mean"]) if found.itl_s else render("page.load.never")}
+def title(p: CapacityPlan, found: Simulation, name: str | None = None) -> str:
+    """`name`: of the trace's file, where one was simulated."""
+    args = {"rate": count(found.output_tokens_per_s), "itl": seconds(found.itl_s["mean"]) if found.itl_s else "-"}
+    if name is not None:
+        return render("page.load.simulated.trace", args | {"requests": count(found.requests), "name": name, "running": rate(found.mean_running)})
     if p.scenario.request_rate:
         return render("page.load.simulated.open", args | {"arrivals": rate(p.scenario.request_rate), "running": rate(found.mean_running)})
     return render("page.load.simulated.closed", args | {"sequences": count(p.sequences_per_replica)})

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ import numpy as np
 from planner.budget import weights_counted
 from planner.capacity import CapacityPlan
 from planner.engines import engine
+from planner.fan import copies
 from planner.latency.load import Load, Times, times
 from planner.latency.speeds import SOURCE, Speeds, missing, scaled, speeds
 from planner.latency.work import Work, work_of
+from planner.messages import Word
 from planner.notes import Note, note
 from planner.scale import Scale, from_text
 from planner.scenario import Scenario
@@ -55,9 +57,13 @@ class Latency:
             "itl_range_s": list(self.itl_range_s), "bound": self.bound, "parts_s": self.parts_s, "floor_s": self.floor_s, "prompt": self.prompt_tokens,
             "output": self.output_tokens, "sequences": self.sequences, "chunk": self.chunk_tokens, "output_tokens_per_s": self.output_tokens_per_s,
             "measured": self.measured, "source": self.source,
-            "calibration": None if self.scale is None else {"factor": self.scale.factor, "residual": self.scale.residual, "points": self.scale.points,
-                                                            "of": self.scale.of},
+            "calibration": None if self.scale is None else calibration_json(self.scale),
         }  # fmt: skip
+
+
+def calibration_json(s: Scale) -> dict[str, Any]:
+    first = None if s.first is None else {"factor": s.first.factor, "residual": s.first.residual, "points": s.first.points, "applied": s.first.usable}
+    return {"factor": s.factor, "residual": s.residual, "points": s.points, "of": s.of, "ttft": first}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +80,7 @@ class Served:
 
     def at(self, sequences: Any) -> Load:
         """The same load with another number of sequences (int or array)."""
-        base = self.load
-        return Load(prompt=base.prompt, output=base.output, sequences=sequences, chunk=base.chunk, policy=base.policy, cached=base.cached)
+        return replace(self.load, sequences=sequences)
 
 
 def lengths(s: Scenario) -> tuple[int, int, bool]:
@@ -100,13 +105,17 @@ def cached_tokens(p: CapacityPlan, prompt: int) -> int:
     return min(max(p.footprint.prefix_tokens, int((p.scenario.prefix_hit_rate or 0.0) * prompt)), prompt - 1)
 
 
+def _prefill(policy: str) -> Word:
+    return Word(policy, f"word.prefill.{policy}")
+
+
 def served(p: CapacityPlan) -> Served | Note:
     """The work and the speeds of a plan; a note where the device lacks a figure."""
     h, s, setting = p.hardware, p.scenario, p.setting
     if h is None:
         return note("info", "latency_no_device", field="gpu")
     if (lacking := missing(h)) is not None:
-        return note("warning", "latency_unknown", field="gpu", name=h.name, lacking=lacking)
+        return note("warning", "latency_unknown", field="gpu", name=h.name, lacking=Word(lacking, f"word.device.{lacking}"))
     fmt = weight_format(p.model, s.weight_dtype, setting.model_dtype)
     scale = weights_counted(p.model, s, setting)
     stages = tuple(
@@ -119,24 +128,47 @@ def served(p: CapacityPlan) -> Served | Note:
     notes: tuple[Note, ...] = (note("assumed", "latency_lengths", field="output", prompt=prompt, output=output),) if assumed else ()
     element = setting.kv.element
     v = speeds(h, setting.engine, element.block_bytes / element.block_elements, eager=s.enforce_eager)
+    fan, brought = _brought(p)
     load = Load(prompt=prompt, output=output, sequences=p.sequences_per_replica, chunk=setting.max_num_batched_tokens, policy=s.prefill_policy or v.prefill,
-                cached=cached_tokens(p, prompt))  # fmt: skip
+                cached=cached_tokens(p, prompt), fan=fan, prompts=1 if any(q.prompt for q in p.pools) else fan)  # fmt: skip
     notes += measured_notes
     if not p.fits:
         notes += (note("warning", "latency_as_if", field="sequences"),)
     if s.prefill_policy not in (None, v.prefill):
-        notes += (note("assumed", "latency_policy", field="prefill_policy", policy=s.prefill_policy, engine=setting.engine, own=v.prefill),)
-    used = {"speculation": s.num_speculative_tokens > 0, "beams": s.beams > 1, "samples": s.samples > 1, "images": s.images > 0,
-            "kv_offload": s.kv_offload is not None, "n_gpu_layers": setting.context is not None and setting.context.gpu_layers is not None}  # fmt: skip
-    plain = [name for name, on in used.items() if on]
-    if plain:
-        notes += (note("assumed", "latency_plain", field=plain[0], what=", ".join(plain)),)
+        notes += (note("assumed", "latency_policy", field="prefill_policy", policy=_prefill(s.prefill_policy), engine=setting.engine, own=_prefill(v.prefill)),)
+    notes += brought
     if not v.measured and measured is None:
         notes += (note("assumed", "latency_unmeasured", field="gpu", source=SOURCE, name=h.name, engine=setting.engine),)
     reserves = engine(setting.engine).reserves
-    most = setting.max_num_seqs * setting.parallel.attention_data if reserves else None
+    most = max(1, setting.max_num_seqs * setting.parallel.attention_data // fan) if reserves else None
     v = v if measured is None else scaled(v, measured)
     return Served(stages=stages, speeds=v, load=load, scale=measured, bandwidth_bytes_per_s=float(h.bandwidth_bytes_per_s or 0), most=most, notes=notes)
+
+
+BEAMS_TOGETHER = ("trtllm", "transformers")
+"""Engines that decode the beams of a request as sequences of one batch. vLLM sends each of its tokens as new requests."""
+
+
+def _brought(p: CapacityPlan) -> tuple[int, tuple[Note, ...]]:
+    """(sequences that each request decodes, what is said of that and of what the times leave out)."""
+    s, setting = p.scenario, p.setting
+    together = s.samples > 1 or (s.beams > 1 and setting.engine in BEAMS_TOGETHER)
+    fan = copies(s) if together else 1
+    notes: tuple[Note, ...] = ()
+    if fan > 1:
+        shared = "shared" if any(q.prompt for q in p.pools) else "apart"
+        notes += (note("derived", f"latency_fan_{shared}", field="samples" if s.samples > 1 else "beams", copies=fan),)
+    if s.num_speculative_tokens:
+        which = "latency_speculation" if s.acceptance_rate is None else "latency_speculation_apart"
+        notes += (note("assumed", which, field="num_speculative_tokens", tokens=s.num_speculative_tokens),)
+    if any(n.code == "images_added" for n in p.notes):
+        notes += (note("assumed", "latency_images", field="images"),)
+    left = {"beams": s.beams > 1 and not together, "kv_offload": s.kv_offload is not None,
+            "n_gpu_layers": setting.context is not None and setting.context.gpu_layers is not None}  # fmt: skip
+    plain = [name for name, on in left.items() if on]
+    if plain:
+        notes += (note("assumed", "latency_plain", field=plain[0], what=", ".join(plain)),)
+    return fan, notes
 
 
 def _scale(p: CapacityPlan, gpu: str) -> tuple[Scale | None, tuple[Note, ...]]:
@@ -146,8 +178,19 @@ def _scale(p: CapacityPlan, gpu: str) -> tuple[Scale | None, tuple[Note, ...]]:
     found = from_text(p.scenario.calibration)
     args: dict[str, Any] = {"factor": f"{found.factor:.3f}", "residual": f"{100 * found.residual:.1f} %", "points": found.points}
     if found.belongs(gpu, p.setting.engine, p.model.name):
-        return found, (note("derived", f"calibrated_{found.of}", field="calibration", **args),)
+        notes = (note("derived", f"calibrated_{found.of}", field="calibration", **args),)
+        return found, notes + _first_said(found)
     return None, (note("warning", "calibration_elsewhere", field="calibration", gpu=found.gpu, engine=found.engine, model=found.model),)
+
+
+def _first_said(s: Scale) -> tuple[Note, ...]:
+    """What became of a measured TTFT."""
+    if s.first is None:
+        return ()
+    args: dict[str, Any] = {"factor": f"{s.first.factor:.3f}", "residual": f"{100 * s.first.residual:.1f} %", "points": s.first.points}
+    if s.first.usable:
+        return (note("derived", "calibrated_first", field="calibration", **args),)
+    return (note("warning", "calibrated_first_not", field="calibration", **args),)
 
 
 def estimate(p: CapacityPlan) -> Latency | Note:
@@ -178,8 +221,8 @@ def figures(own: Served) -> Figures:
     wait_s = (asked - running) * (t.ttft_s + load.output * t.itl_s) / running
     ttft, floor = t.ttft_s + wait_s, floor_s(own, load)
     down, up = own.speeds.range_itl
-    first_down, first_up = own.speeds.range_ttft
-    return Figures(load=load, times=t, ttft_s=ttft, itl_s=t.itl_s, floor_s=floor, ttft_range_s=(ttft / first_down, ttft * first_up),
+    first = own.speeds.range_ttft.of(t.ttft_s - t.wait_s, t.wait_s + wait_s, load.prompt + load.output)
+    return Figures(load=load, times=t, ttft_s=ttft, itl_s=t.itl_s, floor_s=floor, ttft_range_s=first,
                    itl_range_s=(np.maximum(t.itl_s / down, floor), t.itl_s * up))  # fmt: skip
 
 
@@ -220,13 +263,13 @@ def parts_of(t: Times) -> dict[str, float]:
 
 
 def tokens_per_s(t: Times, load: Load) -> Any:
-    """Output tokens a second of one replica: each sequence gives `output` of them in TTFT and output x ITL."""
-    return load.sequences * load.output / (t.ttft_s + load.output * t.itl_s)
+    """Output tokens a second of one replica: each sequence gives `output` of them in TTFT and output x ITL, all samples counted."""
+    return load.sequences * load.fan * load.output / (t.ttft_s + load.output * t.itl_s)
 
 
 def floor_s(own: Served, load: Load) -> Any:
     """No step is faster: each byte read once at the nominal bandwidth, of experts those of a single token."""
     data, pipes = own.stages[0].attention_data, len(own.stages)
-    mine = -(-load.sequences // (data * pipes))
+    mine = -(-load.sequences * load.fan // (data * pipes))
     read = sum(float(w.weight_bytes_read(1)) + mine * 1.0 * w.cache_bytes_read(load.context) for w in own.stages)
     return read / own.bandwidth_bytes_per_s

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.errors import DataError
 from planner.hardware import Hardware
+from planner.latency.ranges import FirstRange, first_range
 from planner.notes import cite
 from planner.scale import Scale
 
@@ -24,9 +25,11 @@ STAGE_S = 10e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """Rates in bytes and FLOP a second that are reached, times in seconds. `range_itl`, `range_ttft`: (low, high) = (t / down, t * up).
+    """Rates in bytes and FLOP a second that are reached, times in seconds. `range_itl`: (low, high) = (t / down, t * up).
 
-    `prefill`: the engine's own policy, chunked or whole. `measured`: whether whole engines were measured on this device with this engine.
+    `wait_share`, `request_s`: what each other request adds to the TTFT, a share of its prefill and host work. `prefill`: the engine's own
+    policy, chunked or whole. `measured`: whether whole engines were measured on this device with this engine. `first`: a measured factor
+    of the TTFT alone, beside that of all times.
     """
 
     read: dict[str, float]
@@ -50,10 +53,12 @@ class Speeds:
     reduce_s: float
     link: float
     wait_share: float
+    request_s: float
     prefill: str
     measured: bool
     range_itl: tuple[float, float]
-    range_ttft: tuple[float, float]
+    range_ttft: FirstRange
+    first: float = 1.0
     source: str = SOURCE
 
 
@@ -106,24 +111,28 @@ def speeds(hardware: Hardware, engine: str, kv_bytes: float, *, eager: bool = Fa
         reduce_s=max(fit["reduce_s"] if hardware.link_bytes_per_s else PCIE_REDUCE_S, t["eager"]["reduce_s"] if eager else 0.0),
         link=_link(hardware) * fit["link_share"],
         wait_share=e["wait_share"],
+        request_s=e["request_s"],
         prefill=e.get("prefill", "chunked"),
         measured=measured,
         range_itl=tuple(ranges[which]),
-        range_ttft=tuple(ranges[f"first_{which}"]),
+        range_ttft=first_range(ranges, engine, measured=measured),
     )
 
 
 RATES_BY_FORM = ("read", "read_experts", "multiply", "multiply_experts")
 RATES = ("read_cache", "read_latent", "read_state", "attend_prefill", "attend_decode", "link")
 FIXED = ("attention_layer_s", "latent_layer_s", "state_layer_s", "mlp_layer_s", "moe_layer_s", "step_s", "prefill_layer_s", "first_layer_s", "serve_s",
-         "reduce_s")  # fmt: skip
+         "request_s", "reduce_s")  # fmt: skip
 
 
 def scaled(v: Speeds, scale: Scale) -> Speeds:
-    """Every time `scale.factor` as long, and the ITL's range as narrow as its residual allows. TTFT was not measured for it: its range stays."""
+    """Every time `scale.factor` as long, and the ITL's range as narrow as its residual allows. The TTFT has its own factor and range where
+    it was measured too. Elsewhere it is scaled like the rest, and its range stays."""
     f = scale.factor
     changes: dict[str, Any] = {name: {form: rate / f for form, rate in getattr(v, name).items()} for name in RATES_BY_FORM}
     changes |= {name: getattr(v, name) / f for name in RATES} | {name: getattr(v, name) * f for name in FIXED}
+    if scale.first is not None and scale.first.usable:
+        changes |= {"first": scale.first.factor / f, "range_ttft": v.range_ttft.changed(scale.first.narrowed)}
     return replace(v, **changes, range_itl=scale.narrowed(v.range_itl))
 
 

@@ -56,7 +56,7 @@ def arrivals(own: Served, best: int, rate: float, *, variation: float = 0.0) -> 
     full = _at(own, best)
     capacity = full_rate(own, full, best)
     load = rate / capacity
-    known: dict[str, Any] = {"rate": rate, "capacity": capacity, "load": load, "best": best, "output_per_request": float(own.load.output)}
+    known: dict[str, Any] = {"rate": rate, "capacity": capacity, "load": load, "best": best, "output_per_request": float(own.load.output) * own.load.fan}
     if load >= 1:
         word = note("warning", "load_overload", field="request_rate", rate=rate_text(rate), capacity=rate_text(capacity), best=best)
         return Arrivals(**known, overloaded=True, tight=True, sequences=None, ttft_s=None, itl_s=None, wait_s=None, ttft_range_s=None, itl_range_s=None,
@@ -75,9 +75,11 @@ def arrivals(own: Served, best: int, rate: float, *, variation: float = 0.0) -> 
     tight = load > HEADROOM
     notes = (note("warning", "load_tight", field="request_rate", load=round(100 * load), share=round(100 * HEADROOM)),) if tight else ()
     ttft, itl = first_s(own, t, rate) + wait, float(t.itl_s)
+    alone = _alone_s(own, t)
+    bounds = own.speeds.range_ttft.of(alone, ttft - alone, own.load.prompt + own.load.output)
     return Arrivals(
-        **known, overloaded=False, tight=tight, sequences=sequences, ttft_s=ttft, itl_s=itl, wait_s=wait, ttft_range_s=_between(ttft, own.speeds.range_ttft),
-        itl_range_s=_between(itl, own.speeds.range_itl), output_tokens_per_s=rate * float(own.load.output), notes=notes,
+        **known, overloaded=False, tight=tight, sequences=sequences, ttft_s=ttft, itl_s=itl, wait_s=wait, ttft_range_s=(float(bounds[0]), float(bounds[1])),
+        itl_range_s=_between(itl, own.speeds.range_itl), output_tokens_per_s=rate * known["output_per_request"], notes=notes,
     )  # fmt: skip
 
 
@@ -104,9 +106,14 @@ def first_s(own: Served, t: Times, rate: float) -> float:
     """
     streams = own.stages[0].attention_data * len(own.stages)
     beside, step = float(t.beside_s), float(t.step_s)
-    rho = min(rate / streams * beside, 0.99)
+    rho = min(rate * own.load.prompts / streams * beside, 0.99)
     met = step / (1 - rho) + beside * rho / (1 - rho**2)
-    return own.speeds.serve_s + float(t.prefill_s) + (0.5 + rho) * met
+    return _alone_s(own, t) + own.speeds.first * (0.5 + rho) * met
+
+
+def _alone_s(own: Served, t: Times) -> float:
+    """The part of a TTFT that nobody else adds to."""
+    return own.speeds.first * (own.speeds.serve_s + float(t.prefill_s))
 
 
 def life_s(own: Served, t: Times, rate: float) -> float:

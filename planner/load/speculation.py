@@ -58,7 +58,7 @@ def speculation(p: CapacityPlan, own: Served, sequences: int, acceptance: float)
     """The plan's number of speculative tokens (3 where it has none); the draft is its draft layers, where it runs them."""
     drafted = p.scenario.num_speculative_tokens or DEFAULT_DRAFTED
     t = times(own.stages, own.speeds, own.at(sequences))
-    mine = -(-sequences // (own.stages[0].attention_data * len(own.stages)))
+    mine = -(-sequences * own.load.fan // (own.stages[0].attention_data * len(own.stages)))
     fixed_s = own.speeds.step_s + STAGE_S * (len(own.stages) - 1)
     verify_s = fixed_s + sum(float(decode(w, own.speeds, mine, int(own.load.context), drafted + 1).total) for w in own.stages)
     drafter = _drafter(p)

@@ -25,6 +25,8 @@ TEXT: dict[str, str] = {
     "error.lora_rank.hint": "It knows: {known}.",
     "error.lora_layers": "How vLLM sizes LoRA slots of {weight} is not known here: dense attention and feed-forward layers only.",
     "error.lora_layers.hint": "Leave out --max-loras, and keep memory for adapters free with --used-memory.",
+    "note.state_slots_refused": "vLLM does not start like this: it may decode {slots} sequences at once, each takes one block for its state, and the pool has {blocks}. Set max_num_seqs to at most {blocks}.",
+    "note.state_slots_capped": "This release captures no CUDA graphs beyond {blocks} tokens, prefills included, and says nothing of it: of {slots} sequences each takes one block for its state, and the pool has {blocks}. Larger steps are slower than the times here. Set max_num_seqs to at most {blocks}.",
     "note.images_added": "{images} images of {each} tokens (markers apart) come on top of each prompt: {tokens} tokens in all.",
     "note.offload_tokens": "{size} of the host hold {tokens} tokens of each rank's rows that left the device: {sequences} sequences of this length.",
     "ledger.lora": "LoRA slots ({slots} of rank {rank})",

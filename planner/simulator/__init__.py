@@ -76,6 +76,9 @@ def simulate(p: CapacityPlan, *, requests: Requests | None = None, mix: Mix | No
     own = served(p)
     if isinstance(own, Note):
         return own
+    if own.load.fan > 1:
+        return note("warning", "simulate_fan", field="samples", copies=own.load.fan)
+    own, apart = replace(own, speeds=replace(own.speeds, first=1.0)), own.speeds.first != 1.0
     stages = own.stages
     streams = stages[0].attention_data * len(stages)
     memory = memory_of(p, len(stages))
@@ -90,7 +93,8 @@ def simulate(p: CapacityPlan, *, requests: Requests | None = None, mix: Mix | No
     most = max(1, -(-(own.most or int(memory.slots or 1_000_000)) // streams))
     hits = np.maximum(p.footprint.prefix_tokens, (requests.prompt * (p.scenario.prefix_hit_rate or 0.0)).astype(np.int64))
     done = run(requests, Clock(own.stages, own.speeds), memory, chunk=int(own.load.chunk), policy=own.load.policy, most=most, cached=hits, limits=limits)
-    return _summary(own, requests, memory, done, streams, seed, together)
+    found = _summary(own, requests, memory, done, streams, seed, together)
+    return replace(found, notes=(*found.notes, note("assumed", "simulate_first", field="calibration"))) if apart else found
 
 
 def _enough(together: int, least: int) -> int:
@@ -113,7 +117,7 @@ def _summary(own: Served, requests: Requests, memory: Memory, done: Run, streams
     since = (done.gap_end_s >= begin) & (done.gap_end_s <= end)
     gaps, weights = done.gap_s[since], done.gap_n[since]
     after = (done.step_end_s > begin) & (done.step_end_s <= end)
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = (note("warning", "simulate_cut", field="trace", requests=len(requests.prompt)),) if requests.cut else ()
     if done.stopped != "done":
         notes += (note("warning", "simulate_stopped", steps=done.steps, finished=done.finished, requests=len(requests.prompt)),)
     if done.refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -22,12 +22,13 @@ EPOCH = datetime(1970, 1, 1)
 class Requests:
     """In order of arrival. `arrival_s`: of each, None in a closed loop of `together` clients, each of which sends its next request as soon
     as its last is answered. The loop is met as it runs: its first requests have a random part of their output still to come, else equal
-    lengths would stay in step for ever."""
+    lengths would stay in step for ever. `cut`: the trace had more."""
 
     prompt: np.ndarray
     output: np.ndarray
     arrival_s: np.ndarray | None
     together: int | None
+    cut: bool = False
 
 
 def closed(own: Served, mix: Mix | None, count: int, together: int, seed: int) -> Requests:
@@ -61,18 +62,20 @@ def _lengths(own: Served, mix: Mix | None, count: int, rng: np.random.Generator)
 
 def trace(data: bytes, together: int = 1, seed: int = 0) -> Requests:
     """A CSV with a column of prompts and one of outputs (names: planner/mix.py), in their order; a column of times in seconds, if there is one,
-    gives the arrivals. Without it `together` of them run in a closed loop. At most the first 20,000. Raises InvalidInput with the row."""
-    found = trace_rows(data, TIMES, MAX_REQUESTS)
+    gives the arrivals. Without it `together` of them run in a closed loop. At most the first 20,000, and then it is `cut`. Raises
+    InvalidInput with the row and the column."""
+    found = trace_rows(data, TIMES, MAX_REQUESTS + 1)
     if not found:
         raise InvalidInput("lengths_empty", field="trace")
+    found, cut = found[:MAX_REQUESTS], len(found) > MAX_REQUESTS
     prompt = np.array([max(1, p) for _, p, _, _ in found], np.int64)
     output = np.array([max(1, o) for _, _, o, _ in found], np.int64)
     stamps = [(row, cell) for row, _, _, cell in found if cell is not None]
     if not stamps:
-        return _met(prompt, output, together, np.random.default_rng(seed))
+        return replace(_met(prompt, output, together, np.random.default_rng(seed)), cut=cut)
     times = np.array([_seconds(cell, row) for row, cell in stamps])
     order = np.argsort(times, kind="stable")
-    return Requests(prompt[order], output[order], times[order] - times.min(), None)
+    return Requests(prompt[order], output[order], times[order] - times.min(), None, cut)
 
 
 def _seconds(cell: str, row: int) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from planner.api import answer
 from planner.units import count, rate, seconds
-from tests.pages.conftest import fresh
+from tests.pages.conftest import fresh, shown
 from tests.pages.test_serve import serve
 
 BASE = {"prompt": "1024", "output": "256", "sequences": "16"}
@@ -60,3 +60,23 @@ def test_bad_values_in_an_address_are_said(query: dict[str, str]) -> None:
     page = fresh(**query).switch_page("serve.py").run()
     assert not page.exception
     assert page.warning
+
+
+TRACE = "\n".join(["arrival_time,prompt,output", *(f"{i / 4},{500 + i},{40 + i}" for i in range(40))]).encode()
+
+
+def test_a_trace_of_ones_own_drives_the_simulation() -> None:
+    page = serve(**BASE)
+    page.toggle(key="serve_simulate").set_value(True).run()
+    before = len(page.get("plotly_chart"))
+    page.file_uploader(key="serve_trace").set_value(("mine.csv", TRACE, "text/csv")).run()
+    assert not page.exception
+    assert not page.error
+    assert len(page.get("plotly_chart")) == before
+    assert any("40 requests of mine" in m.value.replace("\\", "") for m in page.markdown)
+    page.file_uploader(key="serve_trace").set_value(("bad.csv", TRACE + b"\n9,many,3\n", "text/csv")).run()
+    assert "Row 42, column prompt: 'many'" in shown(page)
+    assert not page.exception
+    assert len(page.get("plotly_chart")) == before - 1
+    page.file_uploader(key="serve_trace").set_value(("cells.csv", b"prompt,tokens\n1,2\n", "text/csv")).run()
+    assert "no column for the output tokens" in shown(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,53 @@ def test_one_factor_scales_every_time_and_narrows_the_range() -> None:
     assert after.ttft_s == pytest.approx(1.25 * before.ttft_s, rel=1e-9)
     assert after.itl_range_s[1] / after.itl_range_s[0] < before.itl_range_s[1] / before.itl_range_s[0]
     assert any(n.code == "calibrated_points" for n in after.notes)
-    assert after.to_json()["calibration"] == {"factor": 1.25, "residual": 0.0, "points": 3, "of": "points"}
+    assert after.to_json()["calibration"] == {"factor": 1.25, "residual": 0.0, "points": 3, "of": "points", "ttft": None}
     assert before.to_json()["calibration"] is None
+
+
+def with_first(p: CapacityPlan, factor: float, first: tuple[float, ...]) -> tuple[Point, ...]:
+    """The same with a TTFT, so many times the model's own."""
+    out = []
+    for m, off in zip(measured(p, factor), first, strict=True):
+        out.append(replace(m, ttft_s=off * got(replan(p, sequences=m.sequences)).ttft_s))
+    return tuple(out)
+
+
+def test_a_measured_ttft_has_its_own_factor() -> None:
+    p = planned(sequences=16)
+    scale = of_points(p, with_first(p, 1.25, (2.0, 2.0, 2.1)))
+    assert scale.first is not None
+    assert (scale.factor, scale.first.factor, scale.first.residual, scale.first.points) == (1.25, 2.0, pytest.approx(0.05), 3)
+    assert from_text(scale.text()) == scale
+    before, alone, after = got(p), got(replan(p, calibration=of_points(p, measured(p, 1.25)).text())), got(replan(p, calibration=scale.text()))
+    assert after.ttft_s == pytest.approx(2.0 * before.ttft_s, rel=1e-9)
+    assert after.itl_s == alone.itl_s
+    assert after.ttft_range_s[1] / after.ttft_range_s[0] < before.ttft_range_s[1] / before.ttft_range_s[0]
+    assert [n.code for n in after.notes if n.code.startswith("calibrated")] == ["calibrated_points", "calibrated_first"]
+    assert after.to_json()["calibration"]["ttft"] == {"factor": 2.0, "residual": 0.05, "points": 3, "applied": True}
+
+
+def test_a_ttft_that_no_factor_describes_is_said_and_not_applied() -> None:
+    p = planned(sequences=16)
+    scale = of_points(p, with_first(p, 1.25, (0.5, 1.0, 9.0)))
+    assert scale.first is not None
+    assert not scale.first.usable
+    after = got(replan(p, calibration=scale.text()))
+    assert after.ttft_s == pytest.approx(1.25 * got(p).ttft_s, rel=1e-9)
+    assert "calibrated_first_not" in [n.code for n in after.notes]
+    calibration = after.to_json()["calibration"]
+    assert calibration is not None
+    assert calibration["ttft"]["applied"] is False
+
+
+def test_a_column_of_ttfts_is_whole_or_refused() -> None:
+    p = planned()
+    rows = [{"concurrency": m.sequences, "isl": m.prompt, "osl": m.output, "tpot_ms": m.itl_s * 1e3, "ttft_ms": 90.0} for m in measured(p, 1.0)]
+    assert fit(p, json.dumps(rows).encode()).first is not None
+    del rows[1]["ttft_ms"]
+    with pytest.raises(InvalidInput) as e:
+        fit(p, json.dumps(rows).encode())
+    assert (e.value.code, e.value.args_by_name["row"], e.value.args_by_name["column"]) == ("calibration_column", 2, "ttft_ms")
 
 
 def test_one_point_that_went_wrong_shows_in_the_residual_alone() -> None:
@@ -137,6 +183,8 @@ ROW = {"concurrency": 4, "isl": 10, "osl": 10, "tpot_ms": 9}
         (json.dumps([ROW, ROW]).encode(), "calibration_few"), (json.dumps([ROW] * 1500).encode(), "calibration_many"),
         (json.dumps([ROW | {"tpot_ms": float("nan")}] * 3).encode(), "calibration_number"),
         (json.dumps([ROW | {"tpot_ms": -1}] * 3).encode(), "calibration_number"),
+        (json.dumps([ROW | {"ttft_ms": "soon"}] * 3).encode(), "calibration_number"),
+        (json.dumps([ROW | {"ttft_ms": 1e30}] * 3).encode(), "calibration_number"),
         (json.dumps([ROW | {"isl": True}] * 3).encode(), "calibration_number"), (json.dumps([ROW | {"isl": "9" * 5000}] * 3).encode(), "calibration_number"),
         (json.dumps([ROW | {"isl": {"a": 1}}] * 3).encode(), "calibration_number"),
         (json.dumps([ROW | {"concurrency": 1e30}] * 3).encode(), "calibration_number"),
@@ -155,7 +203,9 @@ def test_bad_files_are_refused(data: bytes, code: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.0;0.1;3;points;g;e", "9;0.1;3;points;g;e;m", "1;2;3;points;g;e;m", "nan;0;3;points;g;e;m", "1;0;3;guess;g;e;m",
-                                  "1;0;3;points;;e;m", "1;0;3.5;points;g;e;m", "1;0;3;points;" + "g" * 400 + ";e;m"])  # fmt: skip
+                                  "1;0;3;points;;e;m", "1;0;3.5;points;g;e;m", "1;0;3;points;g;e;m;1;0", "1;0;3;points;g;e;m;1;0;3.5",
+                                  "1;0;3;points;g;e;m;x;0;3", "1;0;3;points;g;e;m;-1;0;3",
+                                  "1;0;3;points;" + "g" * 400 + ";e;m"])  # fmt: skip
 def test_a_kept_text_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         from_text(text)
@@ -170,7 +220,10 @@ def test_a_kept_text_reads_back() -> None:
 def test_three_points_meet_the_bar() -> None:
     """At most 12 % mean and 9 % median on the rows that were not among the three points, better than without, and in a narrower range."""
     corpus_file("e2e_silicon_samples.csv")
-    c = three_points(end_to_end())
+    c, first = three_points(end_to_end())
+    assert first.rows > 300
+    assert first.mean < first.plain_mean
+    assert first.inside >= 0.80
     assert c.rows > 300
     assert c.mean <= 0.12
     assert c.median <= 0.09

@@ -266,6 +266,27 @@ def test_ranges_are_no_wider_than_promised(gpu: str, engine: str, most: float) -
     assert high / low <= most
 
 
+@pytest.mark.parametrize(("gpu", "engine", "most"), [("H100 SXM", "vllm", 2.0), ("RTX 4090", "llamacpp", 3.0), ("MI300X", "vllm", 3.0)])
+def test_the_range_of_a_ttft_is_widest_where_nothing_was_measured(gpu: str, engine: str, most: float) -> None:
+    low, high = answered(llama_plan(gpu, engine=engine)).ttft_range_s
+    assert most - 0.1 < high / low <= most
+
+
+def test_a_ttft_is_as_uncertain_as_its_parts() -> None:
+    """In SGLang what others add is less certain than a prompt's own time; in TensorRT-LLM short requests are less certain than long ones."""
+    few, many = (answered(llama_plan("H100 SXM", engine="sglang", sequences=n)).ttft_range_s for n in (1, 200))
+    assert few[1] / few[0] < 1.7 < 2.4 < many[1] / many[0]
+    short, long = (answered(llama_plan("H100 SXM", engine="trtllm", prompt=n, output=1024)).ttft_range_s for n in (7167, 7168))
+    assert long[1] / long[0] < 2 < 3 < short[1] / short[0]
+    own = served_plan(engine="trtllm")
+    v = own.speeds.range_ttft
+    low, high = v.of(np.array([1.0, 2.0]), np.array([0.5, 0.0]), np.array([100, 10_000]))
+    assert [(float(a), float(b)) for a, b in zip(low, high, strict=True)] == [
+        pytest.approx((1 / v.short_alone[0] + 0.5 / v.short_wait[0], v.short_alone[1] + 0.5 * v.short_wait[1])),
+        pytest.approx((2 / v.alone[0], 2 * v.alone[1])),
+    ]
+
+
 def test_a_device_without_a_rate_gets_a_note_instead() -> None:
     out = plan_json(llama_plan("L20"))
     assert out["latency"] is None
@@ -319,10 +340,44 @@ def test_whole_prompts_or_chunks() -> None:
     assert float(chunked.prefill_s) > float(whole.prefill_s)
 
 
+def codes(**choices: Any) -> set[str]:
+    return {n.code for n in answered(llama_plan(**choices)).notes}
+
+
 def test_what_the_times_leave_out_is_said() -> None:
-    for choices in ({"beams": 2}, {"samples": 2}, {"engine": "llamacpp", "n_gpu_layers": 3}):
-        assert "latency_plain" in [n.code for n in answered(llama_plan(**choices)).notes]
-    assert "latency_plain" not in [n.code for n in answered(llama_plan()).notes]
+    for choices in ({"beams": 2}, {"engine": "llamacpp", "n_gpu_layers": 3}, {"kv_offload": 2**31}):
+        assert "latency_plain" in codes(**choices), choices
+    assert not codes() & {"latency_plain", "latency_speculation", "latency_images", "latency_fan_shared"}
+    seeing = {"model_type": "llava", "image_seq_length": 576, "image_token_index": 32000, "text_config": LLAMA, "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+        "image_size": 336, "patch_size": 14, "projection_dim": 768, "vocab_size": 32000}}  # fmt: skip
+    images = plan(read_config(seeing), find("H100 SXM"), Scenario(prompt=100, output=50, tokens=150, images=2))
+    assert answered(images).prompt_tokens == 100 + 2 * 576
+    assert "latency_images" in {n.code for n in answered(images).notes}
+
+
+@pytest.mark.parametrize(("rate", "code"), [(None, "latency_speculation"), (0.7, "latency_speculation_apart")])
+def test_speculation_is_told_apart_from_the_times(rate: float | None, code: str) -> None:
+    model = model_of("deepseek_v3")
+    drafting, plain = (
+        plan(model, find("H100 SXM"), Scenario(prompt=100, output=50, tokens=150, num_speculative_tokens=n, acceptance_rate=rate)) for n in (2, 0)
+    )
+    assert code in {n.code for n in answered(drafting).notes}
+    assert answered(drafting).itl_s == answered(plain).itl_s
+
+
+def test_samples_decode_side_by_side_and_prefill_once_where_the_prompt_is_shared() -> None:
+    """Four requests of eight samples: 32 sequences decode, four prompts come; without a prefix cache 32 come."""
+    fan, many, few = (answered(llama_plan(**c)) for c in ({"sequences": 4, "samples": 8}, {"sequences": 32}, {"sequences": 4}))
+    apart = answered(llama_plan(sequences=4, samples=8, prefix_caching=False))
+    assert fan.step_s == apart.step_s == many.step_s
+    assert few.step_s < fan.itl_s < apart.itl_s == pytest.approx(many.itl_s)
+    assert few.ttft_s < fan.ttft_s < apart.ttft_s == pytest.approx(many.ttft_s)
+    assert fan.output_tokens_per_s > few.output_tokens_per_s
+    assert "latency_fan_shared" in codes(sequences=4, samples=8)
+    assert "latency_fan_apart" in codes(sequences=4, samples=8, prefix_caching=False)
+    assert served_plan(sequences=4, samples=8, max_num_seqs=20).most == 2
+    assert served_plan(engine="trtllm", sequences=4, beams=3).load.fan == 3
 
 
 def test_the_policy_is_the_engines_unless_asked_for() -> None:

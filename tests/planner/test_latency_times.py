@@ -8,6 +8,7 @@ import pytest
 
 from planner.hardware import custom, find
 from planner.latency.load import Load, times
+from planner.latency.ranges import FirstRange
 from planner.latency.speeds import FORMS, PCIE_REDUCE_S, STAGE_S, Speeds, missing, speeds, table
 from planner.latency.steps import decode, prefill
 from planner.latency.work import Attend, Experts, Matrices, Work
@@ -16,8 +17,7 @@ V = Speeds(
     read=dict.fromkeys(FORMS, 1e9), read_experts=dict.fromkeys(FORMS, 5e8), multiply=dict.fromkeys(FORMS, 1e12), multiply_experts=dict.fromkeys(FORMS, 5e11),
     read_cache=1e9, read_latent=5e8, read_state=5e8, attend_prefill=1e12, attend_decode=1e12, attention_layer_s=1e-3, latent_layer_s=2e-3, state_layer_s=3e-3,
     mlp_layer_s=4e-3, moe_layer_s=5e-3, step_s=7e-3, prefill_layer_s=1e-4, first_layer_s=2e-4, serve_s=0.01, reduce_s=1e-3, link=1e9, wait_share=0.5,
-    prefill="chunked",
-    measured=True, range_itl=(1.5, 1.5), range_ttft=(1.5, 1.5),
+    request_s=2e-3, prefill="chunked", measured=True, range_itl=(1.5, 1.5), range_ttft=FirstRange(alone=(1.5, 1.5), wait=(2.0, 3.0)),
 )  # fmt: skip
 W = Work(
     matrices=(Matrices(form="16", bytes=2_000_000, elements=1_000_000),),
@@ -95,7 +95,9 @@ def test_a_load_by_hand() -> None:
     assert float(t.prefill_s) == pytest.approx(one)
     itl = float(t.itl_s)
     assert itl == pytest.approx(step + 100 * itl / (100 * itl + one) * 63 * add / 100, rel=1e-5)
-    assert float(t.ttft_s) == pytest.approx(0.01 + one + step / 2 + 0.5 * 63 * (alone.total - alone.launches))
+    wait = 63 * (0.5 * (alone.total - alone.launches) + 2e-3)
+    assert float(t.wait_s) == pytest.approx(wait)
+    assert float(t.ttft_s) == pytest.approx(0.01 + one + step / 2 + wait)
     assert float(t.itl_p99_s) == pytest.approx(step + add)  # 64 chunks in 100 steps
     single = times((W,), V, Load(prompt=1000, output=1000, sequences=1))
     assert float(single.itl_s) == float(single.step_s)  # nobody else
@@ -132,7 +134,8 @@ def test_speeds_are_shares_of_the_peaks() -> None:
     assert v.read_cache == 3.35e12 * own["cache_16"]
     assert speeds(h, "vllm", 1.0).read_cache == 3.35e12 * own["cache_8"]
     assert v.link == 450e9 * fit["link_share"]
-    assert v.multiply["fp8"] == 1979e12 * fit["multiply_fp8"]
+    assert v.multiply["fp8"] == 1979e12 * own["multiply_fp8"]  # more than elsewhere
+    assert speeds(find("B200 SXM"), "vllm", 2.0).multiply["fp8"] == find("B200 SXM").flops_per_s["fp8"] * fit["multiply_fp8"]
     assert v.multiply["fp4"] == v.multiply["16"] == 989e12 * fit["multiply_16"]  # Hopper has no fp4
 
 
@@ -150,8 +153,9 @@ def test_every_share_is_one() -> None:
     t = table()
     for part in (*t["kernels"].values(), *t["architectures"].values()):
         assert all(0 < x <= 1 for x in part.values() if isinstance(x, float))
-    for name, low_high in t["range"].items():
-        assert all(x >= 1 for x in low_high), name
+    ranges = dict(t["range"])
+    for name, bounds in (*((f"{e}.{k}", b) for e, own in ranges.pop("first").items() for k, b in own.items() if k != "short_tokens"), *ranges.items()):
+        assert all(x >= 1 for x in bounds), name
     for like in (a["like"] for a in t["architectures"].values() if "like" in a):
         assert like in t["kernels"]
     for name in t["kernels"]:

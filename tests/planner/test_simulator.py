@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.api import answer
-from planner.capacity import CapacityPlan, plan
+from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import InvalidInput, PlannerError
 from planner.hardware import find
 from planner.latency import served
@@ -17,6 +17,7 @@ from planner.latency.load import times
 from planner.latency.steps import launches, prefill
 from planner.notes import Note
 from planner.readers import read_config
+from planner.scale import First, Scale
 from planner.scenario import Scenario, from_options
 from planner.simulator import Limits, Simulation, percentiles, simulate
 from planner.simulator.clock import Clock
@@ -136,6 +137,24 @@ def small_pool(blocks: int, **more: Any) -> CapacityPlan:
     return llama_plan(prompt=100, output=100, tokens=200, sequences=8, max_model_len=400, kv_memory=blocks * p.bytes_per_block, **more)
 
 
+def test_a_factor_of_the_ttft_alone_is_not_simulated_and_said() -> None:
+    plain = llama_plan(prompt=1000, output=50, sequences=1)
+    kept = Scale(factor=1.0, residual=0.0, points=3, of="points", gpu=H100, engine="vllm", model=plain.model.name,
+                 first=First(factor=2.0, residual=0.0, points=3)).text()  # fmt: skip
+    found, without = simulated(replan(plain, calibration=kept)), simulated(plain)
+    assert (found.ttft_s, found.closed_form) == (without.ttft_s, without.closed_form)
+    assert [n.code for n in found.notes] == ["simulate_first"]
+    assert not without.notes
+
+
+def test_samples_are_not_simulated_and_a_cut_trace_is_said() -> None:
+    found = simulate(llama_plan(prompt=100, output=10, tokens=110, samples=4, sequences=2))
+    assert isinstance(found, Note)
+    assert found.code == "simulate_fan"
+    asked = Requests(np.array([100] * 3), np.array([5] * 3), np.zeros(3), None, cut=True)
+    assert [n.code for n in simulated(llama_plan(), requests=asked).notes] == ["simulate_cut"]
+
+
 def test_a_full_pool_preempts_the_last_that_came_and_all_are_served_in_the_end() -> None:
     """8 requests of 200 tokens need 13 blocks of 16 each; the pool has 60 and its null block, so that 7 begin (7 blocks) and 4 can end."""
     done, _ = served_run(small_pool(61), [100] * 8, [100] * 8)
@@ -245,6 +264,9 @@ def test_a_trace_keeps_its_order_and_its_times() -> None:
     dates = trace(b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n")
     assert dates.arrival_s is not None
     assert dates.arrival_s[1] == pytest.approx(4.314579, abs=1e-3)
+    assert not own.cut
+    long = trace(b"prompt,output\n" + b"1,1\n" * 20_001)
+    assert (len(long.prompt), long.cut) == (20_000, True)
     loop = trace(b"prompt,output\n10,5\n20,6\n30,7\n", together=2)
     assert (loop.arrival_s, loop.together) == (None, 2)
     assert list(loop.output)[2] == 7

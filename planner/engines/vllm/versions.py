@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from planner.engines.shared import version_tuple
+from planner.engines.shared import nearest, version_tuple
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
 
@@ -78,7 +78,7 @@ def rules_of(asked: str | None) -> tuple[Rules, tuple[Note, ...]]:
     values = {f.name: older[f.name][0] if f.name in older else f.default for f in fields(Rules)}
     notes: tuple[Note, ...] = ()
     if version[:2] != version_tuple(NEWEST)[:2]:
-        notes = (note("warning", "engine_version_nearest", asked=str(asked)[:40], used=NEWEST, changed=len(older)),)
+        notes = (nearest(str(asked), NEWEST, len(older)),)
         notes += tuple(note("derived", "engine_version_rule", rule=name, value=str(before), source=source) for name, (before, source) in older.items())
     return Rules(**values), notes  # type: ignore[arg-type]
 
@@ -101,6 +101,21 @@ def runner(model: ModelSpec, asked: str | None) -> tuple[int, bool, bool]:
         classes = next((names for since, names in V2_CLASSES.items() if version >= since), frozenset())
         second = name in classes and not model.has_experts() and model.quantization is None
     return (2, False, False) if second else (1, rules_of(asked)[0].graphs_inside, True)
+
+
+STATES_REFUSED = (0, 20)
+"""From here on a start with more slots than blocks for states is refused. Merged on 2026-03-31 (pull request 38270); 0.19.0 still captured
+its graphs there (vllm-project/recipes 551), the first public refusals are of May 2026."""
+
+
+def state_slots(asked: str | None, slots: int, blocks: int) -> tuple[Note, ...]:
+    """Of a model with states whose decoding steps are captured as graphs: each sequence of the largest one takes a block of the pool
+    (config/compilation.py). Before 0.20 the sizes of all graphs were capped at the blocks, silently, so that larger steps ran without."""
+    if slots <= blocks:
+        return ()
+    refused = version_tuple(asked or NEWEST) >= STATES_REFUSED
+    code = "state_slots_refused" if refused else "state_slots_capped"
+    return (note("warning", code, field="max_num_seqs", slots=slots, blocks=blocks, source=cite("vLLM pull request 38270 (read)")),)
 
 
 def printed_tokens(rules: Rules, blocks: int, blocks_per_request: int, max_model_len: int, groups: int, block_size: int) -> int:
