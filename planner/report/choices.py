@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.capacity import CapacityPlan
-from planner.messages import render
+from planner.messages import known, render
 from planner.report.table import Figure, whole
 from planner.scenario import Scenario
 
@@ -18,9 +18,14 @@ def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
     usual = Scenario().to_json()
     for name, value in p.scenario.to_json().items():
         if name in ALWAYS or value != usual[name]:
-            yield render(f"input.{name}"), plain(value)
+            yield label(name), plain(value)
     for name, value in resolved(p):
         yield render("report.resolved", {"name": render(f"report.resolved.{name}")}), plain(value)
+
+
+def label(name: str) -> str:
+    """What a field of a scenario is called on the pages; its own name where it has no input there."""
+    return render(f"input.{name}") if known(f"input.{name}") else name
 
 
 def resolved(p: CapacityPlan) -> tuple[tuple[str, Any], ...]:
