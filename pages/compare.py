@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import streamlit as st
 
-from pages.parts import columns, compare_charts, compare_view, errors, language, source
+from pages.parts import column_file, columns, compare_charts, compare_view, errors, language, source
 from planner import compare
-from planner.compare.files import bars, finding, to_csv, to_json
+from planner.compare.files import bars, finding, to_csv
 from planner.compare.lines import lines
 from planner.messages import render
 
@@ -36,10 +35,12 @@ with errors.shown():
     st.caption(render("page.compare.legend", {"first": compare.NAMES[0]}))
     columns.session_only(copies)
     with st.container(horizontal=True):
-        for kind, mime, make in (("csv", "text/csv", to_csv), ("json", "application/json", lambda c: json.dumps(to_json(c), indent=1).encode())):
+        for kind, mime, make in (("csv", "text/csv", to_csv), ("json", "application/json", partial(column_file.made, columns.sources(copies, current)))):
             st.download_button(render(f"page.compare.{kind}"), data=language.kept(partial(make, found)), file_name=f"kv-compare.{kind}", mime=mime,
                                on_click="ignore", key=f"compare_{kind}", icon=":material/download:")  # fmt: skip
         st.button(render("page.compare.start"), key="column_start", on_click=columns.start_over, help=render("page.compare.start.help"))
+    st.file_uploader(render("page.compare.open"), type="json", key="column_file", max_upload_size=32, on_change=column_file.opened,
+                     help=render("page.compare.open.help"), width=420)  # fmt: skip
     with st.expander(render("page.compare.sources"), key="compare_sources", on_change="rerun") as box:
         if box.open:
             compare_view.sources(rows, names)

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.parts import charts, errors, language, mix_view, remedy, source, state, tables
+from pages.parts import charts, errors, history, language, mix_view, remedy, source, state, tables
 from pages.parts.headline import headline
 from planner.claims import claims
 from planner.heatmap import heat_map
@@ -14,6 +14,7 @@ from planner.messages import render
 from planner.report import MIME, file_name
 from planner.report import render as report
 from planner.report.content import distinct_ranks, gap_line, reserved_line
+from planner.report.summary import summary
 from planner.units import count, gib
 
 MOST_RANKS = 6  # kinds of ranks side by side; more stand below each other
@@ -54,7 +55,7 @@ with errors.shown():
             saved = p.footprint.prefix_bytes_saved
             st.caption(render("page.prefix", {"tokens": count(p.scenario.shared_prefix), "saved": gib(saved), "bytes": count(saved)}))
     st.markdown(render("page.gap"))
-    st.table(tables.gap_rows(p), hide_index=True)
+    tables.worded(tables.gap_rows(p), render("report.table.gap"))
     reserved = reserved_line(p)
     if reserved:
         st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
@@ -64,26 +65,28 @@ with errors.shown():
 
     st.subheader(render("page.ledger"), anchor=False)
     if 1 < len(distinct_ranks(p)) <= MOST_RANKS:
-        st.table(tables.ledger_by_rank(p), hide_index=True)
+        tables.worded(tables.ledger_by_rank(p), render("page.ledger"))
     else:
         tables.text(tables.ledger_rows(p))
     st.subheader(render("page.groups"), anchor=False)
     tables.text(tables.group_rows(p.model))
-    notes = tables.note_rows((*current.loaded.notes, *p.notes))
-    if notes:
-        st.subheader(render("page.notes"), anchor=False)
-        st.table(notes, hide_index=True)
+    tables.notes((*current.loaded.notes, *p.notes))
 
     if st.session_state["_own"] is None:
         st.caption(render("page.permalink"), help=render("page.permalink.help"))
         st.text(state.permalink(current.scenario))
+    with st.expander(render("page.summary"), key="summary", on_change="rerun") as box:
+        if box.open:
+            st.code(summary(p, state.permalink(current.scenario) if st.session_state["_own"] is None else ""), language=None, wrap_lines=True)
     loaded, declared, mix = current.loaded, current.harmless, mix_view.chosen()
+    make = language.kept(partial(report, p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix))
     st.download_button(
         render("page.download_plan"),
-        data=language.kept(partial(report, p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix)),
+        data=make,
         file_name=file_name(p, "json"),
         mime=MIME["json"],
         on_click="ignore",
         key="download_plan",
         icon=":material/download:",
     )
+    history.save_box("plan", *history.words_of(p.scenario), make)

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import editor, errors, inputs, language, source
+from pages.parts import editor, errors, hub_search, inputs, language, look, source
+from planner import hardware
 from planner.errors import PlannerError
 from planner.messages import render
+from planner.sources import catalog
 
 HERE = Path(__file__).resolve().parent
+HOME = "home"
 ICONS = {
     "plan": ":material/memory:",
     "layers": ":material/layers:",
@@ -21,31 +24,29 @@ ICONS = {
     "validate": ":material/fact_check:",
     "reconcile": ":material/plagiarism:",
     "report": ":material/description:",
+    "history": ":material/history:",
     "learn": ":material/school:",
 }
 
 # An emoji: an icon of Streamlit's own set would be fetched from outside.
 st.set_page_config(page_title=render("app.title"), page_icon="\N{BAR CHART}", layout="wide")
-# Less air on top; tables of text are dense, and on a phone they scroll within themselves.
-STYLE = """
-[data-testid='stMainBlockContainer'] {padding-top: 3.6rem; padding-bottom: 3rem}
-[data-testid='stMarkdownContainer']:has(> table) {overflow-x: auto}
-[data-testid='stMarkdownContainer'] :is(td, th) {padding: 0.25rem 0.6rem; font-size: 0.85rem}
-"""
-st.html(f"<style>{STYLE}</style>")
+st.html(look.STYLE)
 pages = {
-    name: st.Page(HERE / f"{name}.py", title=render(f"page.{name}"), icon=icon, url_path=None if name == "plan" else name, default=name == "plan")
+    name: st.Page(HERE / f"{name}.py", title=render(f"page.{name}"), icon=icon, url_path=HOME if name == "plan" else name, default=name == "plan")
     for name, icon in ICONS.items()
 }
-page = st.navigation(list(pages.values()), position="top")
-name = next(n for n, p in pages.items() if p.url_path == page.url_path)
-with st.container(horizontal=True, vertical_alignment="center"):
+# The default page's address is the root alone: /plan is the same page once more, which the navigation does not list.
+again = st.Page(HERE / "plan.py", title=render("page.plan"), url_path="plan", visibility="hidden")
+page = st.navigation([*pages.values(), again], position="top")
+name = next((n for n, p in pages.items() if p.url_path == page.url_path), "plan")
+with st.container(horizontal=True, vertical_alignment="center", key="page_head"):
     st.header(render(f"page.{name}.question"), anchor=False, width="stretch")
     language.draw()
 try:
     st.session_state["_current"] = inputs.draw()
 except PlannerError as e:
     errors.show(e)
+    hub_search.offer(e)
     if e.field == "source" and st.session_state["_own"] is None:
         st.button(render("page.again"), on_click=source.ask_again, key="ask_again")
     if raw := source.refused():
@@ -56,3 +57,4 @@ except Exception as e:
     errors.show(errors.caught(e))
     st.stop()
 page.run()
+st.caption(render("page.data", {"models": catalog.as_of(), "devices": hardware.as_of()}), help=render("page.data.help"))

@@ -73,12 +73,26 @@ class Hardware:
 
 
 @lru_cache(maxsize=1)
-def _blocks() -> tuple[tuple[str, str, str], ...]:
-    """(name, printed name, TOML text) of every row, in the order of the file."""
+def _parts() -> tuple[str, ...]:
+    """The file's head, then the TOML text of every row."""
     try:
-        parts = re.split(r"^\[\[gpu\]\]$", _FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+        return tuple(re.split(r"^\[\[gpu\]\]$", _FILE.read_text(encoding="utf-8"), flags=re.MULTILINE))
     except OSError as e:
         raise DataError("bad_table", field="hardware", table=_FILE.name) from e
+
+
+def as_of() -> str:
+    """The day (ISO 8601) on which the table was last changed."""
+    match = re.search(r"as of (\d{4}-\d{2}-\d{2})", _parts()[0])
+    if match is None:
+        raise DataError("bad_table", field="hardware", table=_FILE.name)
+    return match[1]
+
+
+@lru_cache(maxsize=1)
+def _blocks() -> tuple[tuple[str, str, str], ...]:
+    """(name, printed name, TOML text) of every row, in the order of the file."""
+    parts = _parts()[1:]
     return tuple((_line(part, "name"), _line(part, "printed"), part) for part in parts)
 
 
@@ -157,10 +171,15 @@ def everything() -> tuple[Hardware, ...]:
 def find(name: str) -> Hardware:
     """The device called `name`: our name, or the one that the driver prints; case, punctuation and the maker's name do not matter.
 
-    A part of a name is enough where only one device has it (`4090`, `mi300x`). Raises UnknownName (field "gpu") with near names otherwise.
+    A part of a name is enough where only one device has it (`4090`, `mi300x`); `own:...` is a device of the user's own (planner/owngpu.py).
+    Raises UnknownName (field "gpu") with near names otherwise.
     >>> find("nvidia h100 80gb hbm3").name
     'H100 SXM'
     """
+    if name.lstrip()[:4].casefold() == "own:":
+        from planner.owngpu import from_text
+
+        return from_text(name)
     blocks = _blocks()
     wanted = _words(name)
     if not wanted:

@@ -27,6 +27,7 @@ from planner.sources import Loaded, load
 
 PARAMETER = "column"
 OTHERS = compare.MOST - 1
+Source = tuple[Loaded, tuple[str, ...]] | None
 KEPT = 24  # answers and models of one session
 
 
@@ -182,6 +183,22 @@ def _set(current: source.Current, copies: list[Copy]) -> None:
     s["_column_models"] = {k: v for k, v in s["_column_models"].items() if not isinstance(k, str) or k in used}
 
 
+def place(opened: list[source.Upload]) -> None:
+    """Saved plans as the columns beside the current one. A model of the catalog keeps its name, so that the address holds the column; any other
+    is planned from its own config, which is the session's."""
+    begin()
+    s = st.session_state
+    copies, models = [], {}
+    for number, found in enumerate(opened[:OTHERS], 1):
+        assert found.saved is not None
+        own = None if found.loaded is None or found.saved.provenance.get("kind") == "catalog" else str(number)
+        if own is not None:
+            models[own] = (found.loaded, found.model)
+        copies.append(Copy(scenario=found.saved.scenario, own=own))
+    s["_columns"] = copies
+    s["_column_models"] = {**{k: v for k, v in s["_column_models"].items() if not isinstance(k, str)}, **models}
+
+
 def take(current: source.Current, index: int) -> None:
     """The inputs take the values of a column, which stays beside them; so do the others."""
     s = st.session_state
@@ -212,6 +229,17 @@ def _own_again(chosen: Copy, current: source.Current) -> None:
 def start_over() -> None:
     st.session_state["_columns"], st.session_state["_column_fault"] = None, None
     st.session_state["_column_faults"], st.session_state["_columns_asked"] = [], 0
+
+
+def sources(copies: list[Copy], current: source.Current) -> list[Source]:
+    """What each column was planned from, with the keys declared harmless; None where its model cannot be had."""
+    found: list[Source] = []
+    for c in copies:
+        try:
+            found.append((_model(c, current)[0], current.harmless))
+        except PlannerError:
+            found.append(None)
+    return found
 
 
 # -- said on the page ------------------------------------------------------------------------------------------------------------

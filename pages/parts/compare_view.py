@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts import columns, errors, source, state
-from pages.parts.headline import COLOURS
+from pages.parts import columns, errors, source, state, tables
+from pages.parts.look import COLOURS
 from planner import compare
 from planner.compare import NAMES, Column
 from planner.compare.lines import Cell, Line
@@ -34,7 +34,7 @@ def cards(found: Sequence[Column], current: source.Current) -> None:
                 st.markdown(render("page.compare.card.state", {"colour": COLOURS.get(c.state, "red"), "state": word}))
                 if c.plan is not None:
                     said = render("page.compare.card.load", {"load": gib(c.plan.load_bytes), "most": count(c.plan.total_max_sequences)})
-                    st.caption(errors.plain(said))
+                    st.caption(errors.plain(said), help=render("report.bytes", {"bytes": count(c.plan.load_bytes)}))
                 if i:
                     with st.container(horizontal=True, gap="xsmall"):
                         st.button(render("page.compare.take"), key=f"column_take_{i}", on_click=columns.take, args=(current, i),
@@ -128,4 +128,4 @@ def sources(lines: Sequence[Line], names: str) -> None:
                 by_source.setdefault(c.source, []).append(name)
         said = ["; ".join(render("page.compare.source", {"names": ", ".join(of), "source": text}) for text, of in by_source.items())]
         rows.append({render("page.compare.row"): errors.plain(line.label), render("page.column.source"): errors.plain(*said)})
-    st.table(rows, hide_index=True)
+    tables.worded(rows, render("page.compare.sources"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from pages.parts.look import COLOURS
 from planner.capacity import CapacityPlan
 from planner.messages import render
 from planner.report.content import state_of
 from planner.units import count, gib
 
-COLOURS = {"fits": "green", "tight": "orange", "no": "red"}
 WIDTH, WIDE = 172, 250
 
 
@@ -19,7 +19,7 @@ def headline(p: CapacityPlan) -> None:
     state, tokens = state_of(p), count(s.tokens)
     limit = count(min(p.model.max_context_tokens or p.setting.max_model_len, p.setting.max_model_len))
     delta = f"no_{p.limited_by}" if p.limited_by in ("model", "slots") else state
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="headline"):
         _card(
             "state",
             render(f"page.state.{state}"),

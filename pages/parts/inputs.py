@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from pages.parts import errors, source, state, tables
+from pages.parts import errors, hub_search, language, own_gpu, source, start, state, tables
 from planner.dtypes import KV_DTYPES
 from planner.hardware import names as gpu_names
 from planner.messages import render
@@ -33,15 +34,17 @@ ADVANCED = (*CHOICES, *NUMBERS, *FRACTIONS, *state.TEXTS, *FLAGS, *LOAD, *(name 
 def draw() -> source.Current:
     """Raises PlannerError where the choices or the model cannot be; the widgets stay, to be corrected."""
     state.begin()
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    start.draw()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="main_inputs"):
         _text_choice("model", catalog.names(), width=230, on_change=source.leave_own)
         _text_choice("gpu", gpu_names(), width=190)
         _number("gpus", width=115)
         st.selectbox(**_named("engine"), options=ENGINES, bind="query-params", width=135)
         _number("tokens", width=160, step=1024, on_change=state.tokens_changed)
         _number("sequences", width=150)
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, gap="small", key="folded_inputs"):
         _own()
+        own_gpu.draw()
         _advanced()
     state.link_faults()
     state.keep_in_address()
@@ -52,7 +55,8 @@ def draw() -> source.Current:
 
 def _own() -> None:
     s = st.session_state
-    with st.expander(render("page.own"), key="own_models", width=480):
+    with st.expander(render("page.own"), key="own_models", width=400):
+        hub_search.draw()
         st.file_uploader(
             render("page.upload"), accept_multiple_files=True, key="uploads", max_upload_size=32, on_change=source.uploaded, help=render("page.upload.help")
         )
@@ -128,7 +132,10 @@ def _uploads(uploads: dict[str, source.Upload]) -> None:
     else:
         st.caption(render("page.files", {"good": sum(u.loaded is not None for u in uploads.values()), "count": len(uploads)}))
         with errors.shown(stop=False):
-            tables.show(tables.upload_rows(uploads.values(), state.scenario("upload")), key="upload_table")
+            rows = tables.upload_rows(uploads.values(), state.scenario("upload"))
+            tables.show(rows, key="upload_table")
+            st.download_button(render("page.files.csv"), data=language.kept(partial(tables.as_csv, rows)), file_name="kv-files.csv", mime="text/csv",
+                               on_click="ignore", key="upload_csv", icon=":material/download:")  # fmt: skip
     good = [i for i, u in uploads.items() if u.loaded]
     if len(good) > 1 or (good and s["_own"] not in good):
         s["file_choice"] = s["_own"] if s["_own"] in good else None

@@ -18,7 +18,7 @@ from planner.cache import Kind
 from planner.capacity import CapacityPlan, plan
 from planner.draft import attach
 from planner.engines.options import for_engine
-from planner.errors import PlannerError
+from planner.errors import NotAConfig, PlannerError
 from planner.footprint import Footprint, measure
 from planner.hardware import find
 from planner.model import ModelSpec
@@ -28,6 +28,7 @@ from planner.sources import Loaded, load, load_bytes
 from planner.why import deciding_keys
 
 MAX_FILES = 64
+KEPT = "kept:"  # begins the id of what was opened from the history, which is no file of the uploader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,7 +92,8 @@ def uploaded() -> None:
     s = st.session_state
     known: dict[str, Upload] = s["_uploads"]
     files = (s["uploads"] or [])[:MAX_FILES]
-    s["_uploads"] = {f.file_id: known.get(f.file_id) or _read(f.name, f.getvalue()) for f in files}
+    opened = {i: u for i, u in known.items() if i.startswith(KEPT)}
+    s["_uploads"] = {**opened, **{f.file_id: known.get(f.file_id) or _read(f.name, f.getvalue()) for f in files}}
     fresh = [(i, u) for i, u in s["_uploads"].items() if i not in known and u.loaded]
     if fresh:
         s["_own"], first = fresh[0]
@@ -112,6 +114,27 @@ def _read(name: str, data: bytes) -> Upload:
         return Upload(name=name, error=caught(e))
 
 
+def read_kept(name: str, document: bytes) -> Upload:
+    """A saved plan out of the history, read as an upload is. Raises PlannerError."""
+    found = _read(name, document)
+    if found.error is not None:
+        raise found.error
+    if found.saved is None:
+        raise NotAConfig("report_part_missing", field="scenario")
+    return found
+
+
+def take_up(found: Upload, row: int | str) -> None:
+    """A callback's part: this saved plan is the current one from now on, in place of one that was opened before it."""
+    s = st.session_state
+    assert found.saved is not None
+    others = {i: u for i, u in s["_uploads"].items() if not i.startswith(KEPT)}
+    named = found.saved.provenance.get("kind") == "catalog"  # the model field says it all
+    s["_uploads"] = others if named else {**others, f"{KEPT}{row}": found}
+    s["_own"], s["_link_faults"] = None if named else f"{KEPT}{row}", []
+    _take_saved(found.saved, found.name)
+
+
 def _take_saved(saved: Saved, file_name: str) -> None:
     """A saved plan brings its choices; a catalog or hub model goes back into the model field, so that it has a permalink again."""
     changes = saved.scenario.to_json()
@@ -124,6 +147,10 @@ def _take_saved(saved: Saved, file_name: str) -> None:
     state.take(changes)
     if saved.mix_beyond_text():
         st.session_state["_mix"] = (file_name[:120], saved.mix)
+    if saved.parts:
+        from pages.parts import jobs  # which knows this module
+
+        jobs.take_parts(saved.parts)
 
 
 def current() -> Current:

@@ -97,7 +97,8 @@ def take(changes: Mapping[str, Any]) -> None:
         if value is None:
             value = "" if name in TEXTS else AUTO if OPTIONS[name].kind == "choice" else None
         s[name] = str(value) if name in TEXTS else value
-    kept = {name: value for name, value in _served().items() if name not in changes}
+    stays = _served() if "tokens" in changes else s["_carried"]  # prompt and output go with a length only
+    kept = {name: value for name, value in stays.items() if name not in changes}
     s["_carried"] = {**kept, **{name: changes[name] for name in CARRIED if changes.get(name)}}
 
 
@@ -109,11 +110,15 @@ def scenario(model_name: str) -> Scenario:
 
 
 def lengths_text() -> str:
-    """What stands in the field of lengths, which the Plan page draws below its answer: its value, or the address's."""
+    """What stands in the field of lengths, which the Plan page draws below its answer: its value, or the address's.
+
+    The address is read once: a browser that goes on to another page drops what no widget there is bound to."""
     s = st.session_state
     if "lengths" in s:
         s["_lengths"] = s["lengths"]
-    return str(s.get("_lengths", st.query_params.get("lengths")) or "").strip()
+    elif "_lengths" not in s:
+        s["_lengths"] = st.query_params.get("lengths")
+    return str(s["_lengths"] or "").strip()
 
 
 def lengths() -> str | None:

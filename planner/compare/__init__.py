@@ -13,7 +13,8 @@ from urllib.parse import parse_qsl, urlencode
 from planner.capacity import CapacityPlan
 from planner.errors import InvalidInput, PlannerError
 from planner.latency import Latency, estimate
-from planner.messages import known, render
+from planner.messages import render
+from planner.report.choices import label as label
 from planner.report.choices import plain
 from planner.report.content import state_of
 from planner.scenario import OPTIONS, Scenario, from_options
@@ -110,11 +111,6 @@ def changes(base: Scenario, other: Scenario) -> tuple[tuple[str, str, str], ...]
     """(label, value in `base`, value in `other`) of the choices that differ."""
     pairs = ((f.name, getattr(base, f.name), getattr(other, f.name)) for f in fields(Scenario))
     return tuple((label(name), chosen(a), chosen(b)) for name, a, b in pairs if a != b)
-
-
-def label(name: str) -> str:
-    """What a field of a scenario is called on the pages; its own name where it has no input there."""
-    return render(f"input.{name}") if known(f"input.{name}") else name
 
 
 def chosen(value: Any) -> str:

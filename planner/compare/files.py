@@ -10,8 +10,10 @@ from typing import Any
 
 from planner.compare import NAMES, Column
 from planner.compare.lines import lines
+from planner.compare.saved import FORMAT, VERSION, source_json
 from planner.messages import render
 from planner.report.csv import safe
+from planner.sources import Loaded
 from planner.units import count
 
 PARTS = ("weights", "other", "kv_used", "kv_free", "outside")
@@ -49,10 +51,12 @@ def finding(columns: Sequence[Column]) -> str:
     return render("compare.title.same" if most[best] == most[worst] else "compare.title", args)
 
 
-def to_json(columns: Sequence[Column]) -> dict[str, Any]:
-    """One object: the scenarios, an error in its place, and every line with values, texts and sources."""
+def to_json(columns: Sequence[Column], sources: Sequence[tuple[Loaded, tuple[str, ...]] | None] = ()) -> dict[str, Any]:
+    """One object: the scenarios, an error in its place, and every line with values, texts and sources. `sources`: of each column its config and
+    the keys declared harmless; with them the file can be opened again (planner/compare/saved.py)."""
+    held = [*sources, *(None for _ in columns[len(sources) :])]
     heads = [{"name": NAMES[i], "model": c.plan.model.name if c.plan else c.scenario.model, "scenario": c.scenario.to_json(), "state": c.state,
-              "error": c.error.to_json() if c.error else None} for i, c in enumerate(columns)]  # fmt: skip
+              "error": c.error.to_json() if c.error else None, **source_json(held[i])} for i, c in enumerate(columns)]  # fmt: skip
     rows = [
         {
             "section": line.section, "code": line.code, "label": line.label, "differs": line.differs,
@@ -61,7 +65,7 @@ def to_json(columns: Sequence[Column]) -> dict[str, Any]:
         }
         for line in lines(columns)
     ]  # fmt: skip
-    return {"columns": heads, "lines": rows}
+    return {"format": FORMAT, "version": VERSION, "columns": heads, "lines": rows}
 
 
 def to_csv(columns: Sequence[Column]) -> bytes:

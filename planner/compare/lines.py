@@ -10,7 +10,7 @@ from planner.capacity import CapacityPlan
 from planner.compare import Column, chosen, label
 from planner.engines.settings import LedgerLine
 from planner.latency import Latency
-from planner.messages import render
+from planner.messages import known_word, render, said
 from planner.report import colours
 from planner.report.choices import ALWAYS, plain, resolved
 from planner.report.content import gap_line, state_of, verdict
@@ -143,7 +143,9 @@ def _ledger(columns: Sequence[Column]) -> Iterator[Line]:
 def _line(line: LedgerLine | None) -> Cell:
     if line is None:
         return Cell(text="-", value=0, source="")
-    return _size(line.bytes, render("compare.source.line", {"kind": line.kind, "source": line.source}) if line.source else line.kind)
+    return _size(
+        line.bytes, render("compare.source.line", {"kind": known_word(line.kind), "source": line.source}) if line.source else str(said(known_word(line.kind)))
+    )
 
 
 def _speed(columns: Sequence[Column]) -> Iterator[Line]:

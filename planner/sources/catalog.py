@@ -30,12 +30,22 @@ class Entry:
 
 
 @lru_cache(maxsize=1)
-def _rows() -> tuple[dict[str, Any], ...]:
-    """The parsed table; read once, never handed out without a copy."""
+def _table() -> tuple[str, tuple[dict[str, Any], ...]]:
+    """The parsed table, its date first; read once, its rows never handed out without a copy."""
     try:
-        return tuple(json.loads(_FILE.read_bytes())["models"])
+        parsed = json.loads(_FILE.read_bytes())
+        return str(parsed["as_of"]), tuple(parsed["models"])
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise DataError("bad_table", field="catalog", table=_FILE.name) from e
+
+
+def _rows() -> tuple[dict[str, Any], ...]:
+    return _table()[1]
+
+
+def as_of() -> str:
+    """The day (ISO 8601) on which the table was last changed."""
+    return _table()[0]
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import NotAConfig, PlannerError, SourceError
+from planner.sources import guard
 from planner.sources import text as text_
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 DEFAULT_ENDPOINT = "https://huggingface.co"
 TIMEOUT_S = 5.0  # to connect, and between two packets
 DEADLINE_S = 20.0  # for the whole of one file
+ALL_S = 90.0  # for all that one source needs
 MAX_RESULTS = 50
+_ASKED_FOR_ONE = 4
+_WRITES_TEXT = ("text-generation", "image-text-to-text", "any-to-any", "video-text-to-text", "audio-text-to-text", None)  # None: the row does not say
 _OFFICIAL_HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _REPO_ID = re.compile(r"(?:\w[\w.-]{0,95}/)?\w[\w.-]{0,95}", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[A-Za-z0-9][\w.+-]*){0,8}", re.ASCII)
@@ -192,7 +196,9 @@ def _beyond(address: Address, info: Any, commit: str, base: str, data: bytes, to
 
 
 def search(text: str, limit: int = 10, *, token: str | None = None, endpoint: str | None = None, timeout_s: float = TIMEOUT_S) -> tuple[str, ...]:
-    """Ids of text-generation models whose name holds `text`, most downloaded first; at most `limit` (1 to 50). Raises SourceError."""
+    """Ids of models that write text and whose name holds `text`, most downloaded first; at most `limit` (1 to 50). Raises SourceError.
+
+    The hub filters by one kind only, so that those which also read pictures would be missed: it is asked for more, and the kinds are told here."""
     from itertools import islice
 
     sent = _checked_token(token)
@@ -204,13 +210,14 @@ def search(text: str, limit: int = 10, *, token: str | None = None, endpoint: st
 
         response = get_session().get(
             f"{base}/api/models",
-            params={"search": address.repo_id, "limit": limit, "pipeline_tag": "text-generation", "sort": "downloads"},
+            params={"search": address.repo_id, "limit": limit * _ASKED_FOR_ONE, "sort": "downloads"},
             headers=build_hf_headers(token=sent or False),
             timeout=timeout_s,
         )
         hf_raise_for_status(response)
         rows = response.json()
-        return tuple(str(row["id"]) for row in islice(rows, limit))
+        fitting = (str(row["id"]) for row in rows if row.get("pipeline_tag") in _WRITES_TEXT and _is_repo_id(str(row["id"])))
+        return tuple(islice(fitting, limit))
 
 
 def _checked_token(token: str | None) -> str | None:
@@ -248,13 +255,17 @@ def _errors_told(address: Address, with_token: bool, base: str) -> Iterator[None
     Every one: what comes back is another machine's answer (a proxy's page, a mirror's own idea of the protocol), never our data.
     """
     try:
-        yield
+        with guard.guarded(base, ALL_S):
+            yield
     except PlannerError:
         raise
+    except guard.Forbidden as e:
+        raise told("hub_private" if str(e) == "private" else "hub_odd_answer", address, base, status=200) from e
     except Exception as e:
         code, status = _reading(e, address, with_token)
         if code == "hub_no_config":
-            code = _what_instead(address, base)
+            with guard.guarded(base, TIMEOUT_S):
+                code = _what_instead(address, base)
         raise told(code, address, base, status=status) from e
 
 

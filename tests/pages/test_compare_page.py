@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.parts import language
 from planner.compare import MOST, as_text, from_text
 from planner.scenario import Scenario
 from tests.pages.conftest import fresh, shown, upload
@@ -213,3 +215,57 @@ def test_a_pasted_model_can_be_compared(at: AppTest) -> None:
     at.text_area(key="paste").set_value(json.dumps({**json.loads(changed()), "num_key_value_heads": 32})).run()
     page = at.switch_page("compare.py").run()
     assert rows(page)["Each further token"] == ["524,288 bytes", "*262,144 bytes"]
+
+
+# -- a comparison as a file ----------------------------------------------------------------------------------------------------
+
+
+def exported(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """What the page's Download (JSON) gives: the work that it hands to the button."""
+    works: list[Callable[[], bytes]] = []
+    with monkeypatch.context() as m:
+        m.setattr(language, "kept", lambda work: works.append(work) or work)
+        page.run()
+    assert not page.exception
+    return next(data for data in (work() for work in works) if data.startswith(b"{"))
+
+
+def test_a_comparison_is_kept_as_a_file_and_is_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload first, a copy of it, a model of the catalog, a plan that no engine runs, and a model that cannot be had."""
+    at = opened(["model=DeepSeek-V3&gpus=8&tokens=4096", "gpus=3&tp=2", "model=no-such-model", "kv_dtype=fp8&gpu=own%3AMine+48GiB"])
+    at.switch_page("plan.py").run()
+    upload(at, ("mine.json", changed(num_hidden_layers=16)))
+    at.switch_page("compare.py").run()
+    at.selectbox(key="column_field").set_value("sequences").run()
+    at.button(key="column_add").click().run()
+    assert not at.exception
+    before, shown_before = exported(at, monkeypatch), [m.value for m in at.markdown]
+    other = fresh().switch_page("compare.py").run()
+    other.file_uploader(key="column_file").set_value([("kv-compare.json", before, "application/json")]).run()
+    assert not other.exception
+    assert [m.value for m in other.markdown] == shown_before
+    assert exported(other, monkeypatch) == before
+    assert len(json.loads(before)["columns"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (b"{}", "format"), (b"[1]", ""), (b"{", ""), (b'{"format": "kvledger-comparison", "columns": []}', "columns"),
+        (b'{"format": "kvledger-comparison", "columns": [1]}', "columns"),
+        (b'{"format": "kvledger-comparison", "columns": [{"scenario": {"tokens": -1}}]}', "tokens"),
+        (b'{"format": "kvledger-comparison", "columns": [{"scenario": {"tokens": 5}, "provenance": 7}]}', "provenance"),
+        (
+            b'{"format": "kvledger-comparison", "columns": [{"scenario": {"tokens": 5}, "provenance": {"kind": "upload"}, "config": {"model_type": "llama"}}]}',
+            "num_hidden_layers",
+        ),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_comparison_changes_nothing(data: bytes, field: str) -> None:
+    at = fresh().switch_page("compare.py").run()
+    before = [m.value for m in at.markdown]
+    at.file_uploader(key="column_file").set_value([("x.json", data, "application/json")]).run()
+    assert not at.exception
+    assert len(at.error) == 1
+    assert field in shown(at)
+    assert [m.value for m in at.markdown] == before

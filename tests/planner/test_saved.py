@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 from planner.__main__ import main
 from planner.api import answer
-from planner.capacity import plan
+from planner.capacity import CapacityPlan, plan
+from planner.engines.options import ONLY
 from planner.errors import InvalidInput, NotAConfig, PlannerError
 from planner.hardware import find
 from planner.mix import from_csv
@@ -22,14 +24,28 @@ from planner.notes import note
 from planner.readers import read_config
 from planner.report import render, write
 from planner.saved import read_back
-from planner.scenario import ENGINE_NAMES, Scenario
+from planner.scenario import ENGINE_NAMES, OPTIONS, Scenario, from_options
 from planner.sources import load, load_bytes
 from tests.conftest import refused, small_configs
 
 CONFIGS = dict(small_configs())
 DATE = "2026-01-02"
+DEFAULTS = Scenario()
 NOTES = (note("warning", "repeated_key", field="vocab_size", key="vocab_size"), note("info", "decoded_as", encoding="UTF-16"))
 SEEN: Counter[str] = Counter()
+# What else a plan may have, a few at a time, with values that many models and engines take.
+MORE: dict[str, tuple[Any, ...]] = {
+    "num_speculative_tokens": (1, 3), "samples": (2, 4), "beams": (2,), "images": (1, 5), "max_loras": (2,), "max_lora_rank": (8, 64), "draft": ("org/draft",),
+    "prompt": (100,), "output": (50,), "pp": (2,), "dp_attention": (2,), "ep": (2,), "dcp": (2,), "dtype": ("fp16", "fp32"), "engine_version": ("0.10.0",),
+    "block_size": (32, 64), "swa_full_tokens_ratio": (0.5,), "mamba_full_memory_ratio": (0.5,), "cross_kv_cache_fraction": (0.3,), "window_pools": (True,),
+    "weight_bytes": (10**9,), "used_memory_bytes": (2**30,), "max_num_seqs": (8, 256), "max_num_batched_tokens": (2048, 16_384), "encoder_tokens": (1500,),
+    "kv_offload": (2**32,), "cache_implementation": ("static", "quantized"), "cache_backend": ("hqq",), "cache_nbits": (2, 8), "cache_residual": (64,),
+    "parallel": (2,), "cache_type_k": ("q8_0",), "cache_type_v": ("q8_0",), "n_gpu_layers": (4,), "n_ubatch": (256,), "n_rs_seq": (1,), "flash_attn": ("on",),
+    "kv_unified": (True,), "swa_full": (True,), "hybrid_kv_cache_manager": (False,), "async_scheduling": (False,), "enforce_eager": (True,),
+    "target_ttft": (0.5, 2.0), "target_itl": (0.05,), "prefill_policy": ("whole",), "request_rate": (2.5,), "prefix_hit_rate": (0.5,),
+    "acceptance_rate": (0.7,), "price_per_gpu_hour": (2.2,), "calibration": ("1.2500;0.0300;3;points;H100 SXM;vllm;Llama-3.1-8B",),
+}  # fmt: skip
+CHOSEN: Counter[str] = Counter()
 
 
 @st.composite
@@ -37,10 +53,14 @@ def choices(draw: st.DrawFn) -> tuple[str, Scenario]:
     """(name of the config, choices for it): engines, devices, ranks, types and loads varied."""
     name = draw(st.sampled_from(sorted(CONFIGS)))
     gpus = draw(st.sampled_from((1, 1, 2, 4, 8)))
+    engine = draw(st.sampled_from(ENGINE_NAMES))
+    had = sorted(o for o in MORE if engine in ONLY.get(o, ENGINE_NAMES))  # the others are refused by name
+    more = draw(st.dictionaries(st.sampled_from(had), st.integers(0, 9), max_size=3))
     return name, Scenario(
+        **{option: MORE[option][pick % len(MORE[option])] for option, pick in more.items()},
         model=draw(st.sampled_from((name, "org/model@main", "한글 이름"))),
-        engine=draw(st.sampled_from(ENGINE_NAMES)),
-        gpu=draw(st.sampled_from(("H100 SXM", "L4", "MI300X", "B200", "RTX 4090"))),
+        engine=engine,
+        gpu=draw(st.sampled_from(("H100 SXM", "L4", "MI300X", "B200", "RTX 4090", "own:My card 48GiB 960GB/s 181TFLOPS"))),
         gpus=gpus,
         tp=draw(st.sampled_from((None, None, 1, gpus))),
         tokens=draw(st.integers(1, 5000)),
@@ -56,20 +76,35 @@ def choices(draw: st.DrawFn) -> tuple[str, Scenario]:
     )
 
 
+def rendered(name: str, s: Scenario) -> tuple[CapacityPlan, bytes]:
+    """A plan and its file. Raises PlannerError for what no engine runs."""
+    p = plan(read_config(CONFIGS[name], name), find(s.gpu), s)
+    return p, render(p, "json", {"kind": "file", "path": name}, config=CONFIGS[name], notes=NOTES, created=DATE)
+
+
+def same_again(data: bytes) -> CapacityPlan:
+    """The plan that the file holds, planned from the file alone."""
+    saved = read_back(load_bytes(data, "plan.json").raw)
+    loaded = saved.loaded()
+    return plan(read_config(loaded.raw, loaded.name), find(saved.scenario.gpu), saved.scenario)
+
+
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(choices())
 def test_plan_to_json_to_plan_is_the_same(chosen: tuple[str, Scenario]) -> None:
-    name, s = chosen
     try:
-        p = plan(read_config(CONFIGS[name], name), find(s.gpu), s)
-        data = render(p, "json", {"kind": "file", "path": name}, config=CONFIGS[name], notes=NOTES, created=DATE)
+        p, data = rendered(*chosen)
     except PlannerError:
         assume(False)  # what no engine runs is no plan
         raise
-    saved = read_back(load_bytes(data, "plan.json").raw)
-    loaded = saved.loaded()
-    again = plan(read_config(loaded.raw, loaded.name), find(saved.scenario.gpu), saved.scenario)
+    again = same_again(data)
     assert again == p
+    linked = from_options(dict(parse_qsl(urlencode(chosen[1].to_query()))))  # as an address holds it
+    assert linked == chosen[1]
+    assert from_options(dict(parse_qsl(urlencode(p.scenario.to_query())))) == p.scenario
+    CHOSEN.update(o for o, value in linked.to_json().items() if value != getattr(DEFAULTS, o))
+    name, saved = chosen[0], read_back(load_bytes(data, "plan.json").raw)
+    loaded = saved.loaded()
     SEEN.update((name, p.setting.engine))
     if SEEN.total() % 10 == 0:  # the writer sees nothing but what was read back
         same = render(again, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, mix=saved.mix, created=saved.created, **saved.parts)
@@ -83,6 +118,33 @@ def test_the_generated_plans_were_many_and_varied() -> None:
     assert SEEN.total() >= 2 * 500
     assert set(ENGINE_NAMES) <= set(SEEN)
     assert len(set(SEEN) - set(ENGINE_NAMES)) > 40
+    assert len(CHOSEN) > 45
+    assert {"lengths", "max_loras", "samples", "beams", "calibration", "prompt", "output", "kv_offload"} <= set(CHOSEN)
+
+
+@pytest.mark.parametrize(
+    ("name", "added", "chosen"),
+    [
+        ("deepseek_v3", {}, {"num_speculative_tokens": 1, "kv_dtype": "bf16"}), ("glm4_moe", {}, {"num_speculative_tokens": 3}),
+        ("gemma3", {"mm_tokens_per_image": 256}, {"images": 5, "samples": 2}),
+    ],
+)  # fmt: skip
+def test_what_few_models_take_is_the_same_too(name: str, added: dict[str, Any], chosen: dict[str, Any]) -> None:
+    raw = {**CONFIGS[name], **added}
+    s = from_options({"model": name, "gpus": 8, "tokens": 4096, "sequences": 4, **chosen})
+    p = plan(read_config(raw, name), find(s.gpu), s)
+    again = same_again(render(p, "json", {"kind": "file", "path": name}, config=raw, created=DATE))
+    added_up = [n for n in p.notes if n.code == "images_added"]  # a plan holds its images as tokens of the prompt, so that this is said once
+    assert len(added_up) == ("images" in chosen)
+    assert replace(again, notes=(*added_up, *again.notes)) == replace(p, notes=(*added_up, *(n for n in p.notes if n not in added_up)))
+    assert from_options(dict(parse_qsl(urlencode(p.scenario.to_query())))) == p.scenario
+
+
+def test_every_field_of_a_plan_is_generated() -> None:
+    """A field that is added later must be added here too; how any value of it goes through an address is in test_scenario.py."""
+    drawn = {"model", "engine", "gpu", "gpus", "tp", "tokens", "sequences", "kv_dtype", "weight_dtype", "memory_fraction", "kv_memory", "max_model_len",
+             "shared_prefix", "lengths", "prefix_caching"}  # fmt: skip
+    assert drawn | set(MORE) == set(OPTIONS)
 
 
 def saved_file(tmp_path: Path, source: str, options: dict[str, Any]) -> Path:

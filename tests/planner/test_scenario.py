@@ -42,7 +42,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(**{name: draw(value_of(OPTIONS[name])) for name in chosen})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # many options; a busy machine draws them slowly
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # many options; a busy machine draws them slowly
 @given(scenarios())
 def test_query_and_json_are_lossless(s: Scenario) -> None:
     query = s.to_query()
