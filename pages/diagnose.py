@@ -24,7 +24,4 @@ with errors.shown():
     diagnose_view.answer(found)
     diagnose_view.remedies(found, current.scenario)
     diagnose_view.predicted(found)
-    notes = tables.note_rows(found.predicted.notes if found.predicted else ())
-    if notes:
-        st.subheader(render("page.notes"), anchor=False)
-        st.table(notes, hide_index=True)
+    tables.notes(found.predicted.notes if found.predicted else ())

@@ -45,9 +45,8 @@ with errors.shown():
 
     st.subheader(render("page.layers.why"), anchor=False)
     tables.text(tables.why_rows(equal, current.deciding_keys()))
-    rows = tables.note_rows(notes)
-    if rows:
-        st.table(rows, hide_index=True)
+    if rows := tables.note_rows(notes):
+        tables.worded(rows, render("page.notes"))
 
     st.subheader(render("page.layers.whatif"), anchor=False)
     try:

@@ -21,6 +21,8 @@ with errors.shown():
         st.info(errors.plain(own.text if isinstance(own, Note) else render("page.serve.none")))
         st.stop()
     now = latency(own)
+    if not p.fits:
+        st.warning(errors.plain(render("note.latency_as_if")))
     serve_view.cards(p, now, limit)
     degrees = over_parallelism(p)
     st.markdown(render("page.chart.title", {"title": errors.plain(serve_charts.frontier_title(limit))}))
@@ -44,7 +46,4 @@ with errors.shown():
     knob_view.calibration(p)
     said = load_view.section(p, own, limit)
     serve_view.how(p, now, limit)
-    notes = tables.note_rows((*current.loaded.notes, *p.notes, *now.notes, *said))
-    if notes:
-        st.subheader(render("page.notes"), anchor=False)
-        st.table(notes, hide_index=True)
+    tables.notes((*current.loaded.notes, *p.notes, *now.notes, *said))

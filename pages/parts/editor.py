@@ -49,7 +49,7 @@ def _table(rows: list[Row]) -> list[Row]:
     numbers = {c: st.column_config.NumberColumn(c, min_value=0, step=1, format="%d") for c in COLUMNS if c != "kind"}
     columns = {**numbers, "kind": st.column_config.SelectboxColumn("kind", options=list(KINDS), required=True)}
     frame = [{c: row.get(c) for c in COLUMNS} for row in rows]
-    edited = st.data_editor(frame, num_rows="dynamic", hide_index=True, column_config=columns, key="layer_editor", column_order=COLUMNS)
+    edited = st.data_editor(frame, num_rows="dynamic", hide_index=True, column_config=columns, key="layer_editor", column_order=COLUMNS, alt=", ".join(COLUMNS))
     return [_whole(row) for row in edited]
 
 

@@ -134,7 +134,7 @@ def causes(found: Reconciliation) -> None:
                 "difference": plain(_left(line.name, told.get("difference")))}  # fmt: skip
         st.markdown(render("page.log.cause", args))
         if told["also"]:
-            st.caption(render("page.log.also", {"also": plain(", ".join(told["also"]))}))
+            st.caption(render("page.log.also", {"also": plain(" ".join(line.cause.also_texts))}))
 
 
 def refusals(found: Reconciliation) -> None:
@@ -178,7 +178,8 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], key: str) -> No
     used = [c for c in columns if any(row.get(c) not in (None, "") for row in rows)]
     config = {c: st.column_config.Column(render(f"page.column.{c}"), width="large" if c in ("why", "value") else "small" if c in ("log_line", "log_rank")
                                          else "medium") for c in used}  # fmt: skip
-    st.dataframe([{c: row.get(c) for c in used} for row in rows], hide_index=True, column_config=config, key=key, height="content", placeholder="")
+    st.dataframe([{c: row.get(c) for c in used} for row in rows], hide_index=True, column_config=config, key=key, height="content", placeholder="",
+                 alt=", ".join(render(f"page.column.{c}") for c in used))  # fmt: skip
 
 
 # -- into the plan ---------------------------------------------------------------------------------------------------------

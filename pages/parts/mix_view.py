@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.parts import errors, state
+from pages.parts import errors, state, tables
 from planner.capacity import CapacityPlan
 from planner.errors import InvalidInput
 from planner.heatmap import short_count
@@ -112,7 +112,7 @@ def _result(m: MixCapacity) -> None:
         st.markdown(render("page.chart.title", {"title": errors.plain(title(m))}))
         st.plotly_chart(figure(m), key="mix_chart", config={"displayModeBar": False}, alt=render("page.mix.chart.alt"))
     labels = render("page.column.line"), render("report.column.value")
-    st.table([dict(zip(labels, map(errors.plain, row), strict=True)) for row in mix_rows(m)], hide_index=True)
+    tables.worded([dict(zip(labels, map(errors.plain, row), strict=True)) for row in mix_rows(m)], render("page.mix"))
 
 
 def _card(code: str, value: str, delta: dict[str, Any], help_: dict[str, Any]) -> None:

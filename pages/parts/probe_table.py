@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import streamlit as st
-
 from gpu_probe.result import ProbeResult
+from pages.parts import tables
 from pages.parts.errors import plain
 from planner.messages import render
 from planner.units import count, memory, percent, seconds
@@ -20,6 +19,12 @@ def names(found: Sequence[ProbeResult]) -> list[str]:
             for i, r in enumerate(found, 1)]  # fmt: skip
 
 
+def words_of(r: ProbeResult) -> tuple[str, str]:
+    """(a name to begin with, what a search of the history finds it by); no words of any language."""
+    device = r.device_name[:CUT] or r.device[:CUT]
+    return f"{_model(r)}, {_load(r)}", " · ".join((_model(r), _load(r), device, r.backend[:CUT], r.kv_dtype[:CUT]))
+
+
 def side_by_side(found: Sequence[ProbeResult]) -> None:
     """Wide: it scrolls within itself on a phone."""
     label = render("page.column.line")
@@ -28,7 +33,7 @@ def side_by_side(found: Sequence[ProbeResult]) -> None:
         cells = [value(r) for r in found]
         if any(c != "-" for c in cells):
             rows.append({label: render(f"page.probe.row.{code}"), **{str(i): plain(c) for i, c in enumerate(cells, 1)}})
-    st.table(rows, hide_index=True)
+    tables.worded(rows, render("page.probe.compare"))
 
 
 def _asked(r: ProbeResult) -> dict[str, str]:

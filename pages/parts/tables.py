@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from pages.parts.errors import caught, plain
+from pages.parts.look import COLOURS
 from planner.cache import Kind, Rows
 from planner.capacity import CapacityPlan, plan
 from planner.errors import PlannerError
 from planner.hardware import find
 from planner.layermap import KindGroup
-from planner.messages import render
+from planner.messages import kind_word, known_word, render, said
 from planner.model import ModelSpec
 from planner.notes import Note
-from planner.report.content import distinct_ranks
+from planner.report.content import distinct_ranks, state_of
+from planner.report.csv import safe
 from planner.scenario import Scenario
 from planner.units import count, gib_number
 from planner.whatif import Variant
@@ -40,11 +44,13 @@ WHOLE = (
     "elements",
     "layers",
     "token_bytes",
+    "max_sequences",
     "heads",
     "dims",
     "window",
 )
 FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio")
+WIDER = {"bytes": 130, "token_bytes": 110, "max_sequences": 120}
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
 
@@ -64,12 +70,31 @@ def show(table: Listing, *, key: str) -> None:
         label = render(f"page.column.{c}")
         if c in GIB:
             config[c] = st.column_config.NumberColumn(label, format="%.2f", width="small")
+        elif c == "fits":
+            config[c] = st.column_config.MultiselectColumn(
+                label, options=[render(f"page.state.{state}") for state in COLOURS], color=list(COLOURS.values()), width=140
+            )
         elif c in WHOLE:
-            config[c] = st.column_config.NumberColumn(label, format="localized", width=130 if c == "bytes" else "small")
+            config[c] = st.column_config.NumberColumn(label, format="localized", width=WIDER.get(c, "small"))
         else:
             config[c] = st.column_config.TextColumn(label, width="small" if c in SMALL else "large" if c in LARGE else "medium")
-    rows = [{c: row.get(c) for c in used} for row in table.rows]
-    st.dataframe(rows, hide_index=True, placeholder="", column_config=config, key=key, height="content", alt=", ".join(used))
+    rows = [{c: [row[c]] if c == "fits" and row.get(c) else _seen(row.get(c)) for c in used} for row in table.rows]
+    st.dataframe(
+        rows, hide_index=True, placeholder="", column_config=config, key=key, height="content", alt=", ".join(render(f"page.column.{c}") for c in used)
+    )
+
+
+def worded(rows: list[Row], name: str) -> None:
+    """Rows with long texts, which wrap. `name`: what a screen reader calls the table."""
+    st.table(rows, hide_index=True, alt=name)
+
+
+def notes(found: Iterable[Note]) -> None:
+    """What was read, derived, assumed or is worth a warning, under its heading; nothing where there is none."""
+    rows = note_rows(found)
+    if rows:
+        st.subheader(render("page.notes"), anchor=False)
+        worded(rows, render("page.notes"))
 
 
 def text(table: Listing) -> None:
@@ -90,7 +115,12 @@ def plain_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: 
 def _cell(column: str, value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:,.2f}" if column in GIB else count(value) if column in WHOLE else plain(str(value))
+    return f"{value:,.2f}" if column in GIB else count(value) if column in WHOLE else plain(str(_seen(value)))
+
+
+def _seen(value: Any) -> Any:
+    """A cell as readers see it: words in their language, several with commas; numbers stay numbers."""
+    return ", ".join(map(str, map(said, value))) if isinstance(value, tuple) else said(value)
 
 
 def _used(table: Listing) -> list[str]:
@@ -105,7 +135,7 @@ def ledger_rows(p: CapacityPlan) -> Listing:
             "line": line.name,
             "gib": gib_number(line.bytes),
             "bytes": line.bytes,
-            "kind": line.kind,
+            "kind": known_word(line.kind),
             "band": _band(line.low_bytes, line.high_bytes),
             "source": line.source,
         }
@@ -121,7 +151,7 @@ def group_rows(model: ModelSpec) -> Listing:
 
 
 def _group(kind: Kind, layers: int) -> Row:
-    row: Row = {"kind": kind.kind, "layers": layers}
+    row: Row = {"kind": kind_word(kind.kind), "layers": layers}
     if isinstance(kind, Rows):
         row |= {"heads": kind.heads, "dims": sum((kind.k_dim, kind.v_dim)), "window": kind.limit_tokens}
     return row
@@ -135,14 +165,24 @@ def pool_rows(p: CapacityPlan) -> Listing:
             reserved = int(g.admission.units(p.setting.max_model_len))
             equal[pool.name, g.kind, len(g.layers), g.resident.unit_tokens, g.resident.unit_bytes, reserved, int(g.resident.units(p.scenario.tokens))] += 1
     columns = ("groups", "kind", "layers", "block_tokens", "page_bytes", "reserved_blocks", "held_blocks")
-    rows = tuple(dict(zip(columns, (times, *key[1:]), strict=True)) for key, times in equal.items())
+    rows = tuple(dict(zip(columns, (times, kind_word(key[1]), *key[2:]), strict=True)) for key, times in equal.items())
     return Listing(columns=columns, rows=rows)
 
 
 def upload_rows(uploads: Iterable[Upload], s: Scenario) -> Listing:
     """One row a file: what it is and what the load comes to, or its own error."""
-    columns = ("file", "error", "model_type", "kinds", "layers", "token_bytes", "load_gib", "fits")
+    columns = ("file", "kinds", "token_bytes", "load_gib", "fits", "max_sequences", "model_type", "layers", "error")
     return Listing(columns=columns, rows=tuple(_upload(u, s) for u in uploads))
+
+
+def as_csv(table: Listing) -> bytes:
+    """The same rows for a spreadsheet, under their codes: no cell begins a formula. With a byte order mark, as the other exports."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    for row in table.rows:
+        writer.writerow(["" if value is None else safe(", ".join(value) if isinstance(value, tuple) else str(value)) for value in map(row.get, table.columns)])
+    return ("\ufeff" + out.getvalue()).encode()
 
 
 def _upload(u: Upload, s: Scenario) -> Row:
@@ -151,9 +191,14 @@ def _upload(u: Upload, s: Scenario) -> Row:
         if u.error is not None:
             raise u.error
         assert u.model is not None
-        row |= {"model_type": u.model.model_type, "layers": len(u.model.layers), "kinds": ", ".join(dict.fromkeys(k.kind for k, _ in u.model.cache_groups()))}
+        row |= {
+            "model_type": u.model.model_type,
+            "layers": len(u.model.layers),
+            "kinds": tuple(kind_word(k) for k in dict.fromkeys(k.kind for k, _ in u.model.cache_groups())),
+        }
         p = plan(u.model, find(s.gpu), s)
-        row |= {"token_bytes": p.footprint.bytes_per_token_unbounded, "load_gib": gib_number(p.footprint.engine_bytes), "fits": _yes(p.fits)}
+        row |= {"token_bytes": p.footprint.bytes_per_token_unbounded, "load_gib": gib_number(p.load_bytes), "fits": render(f"page.state.{state_of(p)}"),
+                "max_sequences": p.total_max_sequences}  # fmt: skip
     except Exception as e:
         row["error"] = error_text(caught(e))
     return row
@@ -184,7 +229,7 @@ def why_rows(groups: Iterable[KindGroup], keys: Mapping[Kind, tuple[tuple[str, A
     rows = []
     for g in groups:
         said = ", ".join(render("page.layers.key", {"key": key, "value": _brief(value)}) for key, value in keys.get(g.kind, ()))
-        rows.append({"kind": g.kind.kind, "places": g.places, "decided_by": said or render("page.layers.key.none")})
+        rows.append({"kind": kind_word(g.kind.kind), "places": g.places, "decided_by": said or render("page.layers.key.none")})
     return Listing(columns=("kind", "places", "decided_by"), rows=tuple(rows))
 
 
@@ -217,7 +262,14 @@ def ledger_by_rank(p: CapacityPlan) -> list[Row]:
     rows = []
     for code, line in lines.items():
         sizes = {label: f"{gib_number(held[code].bytes):,.2f}" if code in held else "" for label, held in of.items()}
-        rows.append({render("page.column.line"): line.name, **sizes, render("page.column.kind"): line.kind, render("page.column.source"): plain(line.source)})
+        rows.append(
+            {
+                render("page.column.line"): line.name,
+                **sizes,
+                render("page.column.kind"): said(known_word(line.kind)),
+                render("page.column.source"): plain(line.source),
+            }
+        )
     return rows
 
 
@@ -227,7 +279,3 @@ def gap_rows(p: CapacityPlan) -> list[Row]:
 
 def _band(low: int | None, high: int | None) -> str:
     return "" if low is None or high is None else render("page.band", {"low": f"{gib_number(low):,.2f}", "high": f"{gib_number(high):,.2f}"})
-
-
-def _yes(value: bool) -> str:
-    return render("page.yes" if value else "page.no")
