@@ -23,6 +23,7 @@ from gpu_probe.lines import Out
 from gpu_probe.options import build_parser, request_of
 from gpu_probe.result import ProbeRequest, ProbeResult
 from planner.errors import InvalidInput, PlannerError, UnsupportedModel
+from planner.messages import phase_word
 from planner.model import ModelSpec
 from planner.units import MIB
 
@@ -235,7 +236,7 @@ def _watch(out: Out, limit_s: float) -> None:
     """Ends the process at its time limit, whatever the main thread is busy with."""
 
     def end() -> None:
-        if _failed(out, ProbeTimeLimit("probe_time", field="time_limit", limit=f"{limit_s:g}", where=out.phase)) == EXIT_TIME:
+        if _failed(out, ProbeTimeLimit("probe_time", field="time_limit", limit=f"{limit_s:g}", where=phase_word(out.phase))) == EXIT_TIME:
             os._exit(EXIT_TIME)
         os._exit(EXIT_FAULT)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from gpu_probe.errors import ProbeFault, ProbeTimeLimit
+from planner.messages import phase_word
 
 PROJECT = Path(__file__).resolve().parents[1]
 GRACE_S = 1.0
@@ -128,6 +129,9 @@ class ChildRun(ABC, Generic[R]):
             log=log,
         )
 
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
     def wait(self, timeout_s: float | None = None) -> Status[R]:
         """Blocks until the child ended, or `timeout_s` passed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -188,8 +192,8 @@ class ChildRun(ABC, Generic[R]):
         if last is not None and (result := self.taken(last, code)) is not None:
             return result, None
         if self._timed_out:
-            return None, ProbeTimeLimit("probe_time", field="time_limit", limit=f"{self.limit_s:g}", where=phase).to_json()
-        return None, ProbeFault("probe_died", reason=_reason(code), where=phase).to_json()
+            return None, ProbeTimeLimit("probe_time", field="time_limit", limit=f"{self.limit_s:g}", where=phase_word(phase)).to_json()
+        return None, ProbeFault("probe_died", reason=_reason(code), where=phase_word(phase)).to_json()
 
 
 def _json_object(line: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_probe.result import ProbeRequest, ProbeRow
 from planner.cache import Group, Pool
 from planner.engines.probe import held_blocks, shared_blocks
-from planner.messages import render
+from planner.messages import kind_word, render
 
 if TYPE_CHECKING:
     from gpu_probe.figures.count import Counted
@@ -87,7 +87,7 @@ def layer_text(lines: Sequence[dict[str, Any]]) -> list[str]:
             runs.append([line])
     return [
         render("line.layer" if len(run) == 1 else "line.layers", {
-            "first": run[0]["layer"], "last": run[-1]["layer"], "kind": run[0]["kind"],
+            "first": run[0]["layer"], "last": run[-1]["layer"], "kind": kind_word(run[0]["kind"]),
             "predicted": f"{run[0]['predicted_bytes']:,}", "measured": f"{run[0]['measured_bytes']:,}",
         })
         for run in runs
@@ -152,7 +152,7 @@ def build_rows(
 
 
 def _group_rows(g: dict[str, Any], *, shared: bool) -> list[ProbeRow]:
-    words = {"kind": g["kind"], "layers": g["layers"]}
+    words = {"kind": kind_word(g["kind"]), "layers": g["layers"]}
     rows = [row("kv_group", g["predicted_bytes"], g["measured_bytes"], exact=True, **words)]
     if g["kind"] != "state":
         rows.append(row("token", g["predicted_bytes_per_token"], g["bytes_per_token"], exact=True, **words))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from planner import environment
 from planner.errors import PlannerError
 
 try:
@@ -34,7 +35,7 @@ class ProbeBusy(PlannerError):
 def path() -> Path:
     """The lock's file: one for each user of the system, unless KVLEDGER_PROBE_LOCK names another."""
     own = f"kvledger-probe-{os.getuid() if hasattr(os, 'getuid') else 'user'}.lock"
-    return Path(os.environ.get(PATH_VARIABLE) or Path(tempfile.gettempdir(), own))
+    return Path(environment.value(PATH_VARIABLE) or Path(tempfile.gettempdir(), own))
 
 
 @contextlib.contextmanager
@@ -68,7 +69,7 @@ def held(wait_s: float | None = None, waiting: Callable[[], None] = lambda: None
 
 def _parent_holds() -> bool:
     """Whether the process that the environment names still lives and wrote the lock's file last."""
-    named = os.environ.get(HOLDER_VARIABLE, "")
+    named = environment.value(HOLDER_VARIABLE)
     try:
         if not named.isdecimal() or named == str(os.getpid()) or path().read_text() != named:
             return False

@@ -16,6 +16,7 @@ from gpu_probe.fit import Speed, host_memory_bytes, usable_bytes
 from gpu_probe.pool import PoolExhausted
 from gpu_probe.result import ProbeRequest, ProbeResult
 from planner.dtypes import KvLayout, kv_layout
+from planner.messages import Word, phase_word
 from planner.model import ModelSpec
 from planner.notes import Note, note
 
@@ -109,7 +110,7 @@ def guarded(request: ProbeRequest, emit: Emit, body: Callable[[ProbeRequest, Pro
         return body(request.checked(), progress)
     except PoolExhausted as e:
         asked, free, total = e.args
-        raise ProbeOutOfMemory("probe_pool", field="memory_cap", where=progress.where, asked=asked, free=free, total=total) from e
+        raise ProbeOutOfMemory("probe_pool", field="memory_cap", where=phase_word(progress.where), asked=asked, free=free, total=total) from e
     except (RuntimeError, MemoryError) as e:
         if not devices.is_out_of_memory(e):
             raise
@@ -121,8 +122,10 @@ def refused_memory(error: BaseException, where: str, device: torch.device) -> Pr
     said = (str(error).splitlines() or [type(error).__name__])[0]
     reason = said.rsplit("DefaultCPUAllocator: ", 1)[-1][:160].rstrip(".")  # before it: torch's own file and line
     asked, free = devices.asked_bytes(error), devices.headroom_bytes(device)
-    amounts = ["unknown" if n is None else f"{n:,} bytes" for n in (asked, free)]
-    return ProbeOutOfMemory("probe_memory", field="memory_cap", where=where, reason=reason, wanted=amounts[0], left=amounts[1], asked=asked, free=free)
+    amounts = [Word("unknown", "word.unknown") if n is None else Word(f"{n:,} bytes", "word.bytes", bytes=f"{n:,}") for n in (asked, free)]
+    return ProbeOutOfMemory(
+        "probe_memory", field="memory_cap", where=phase_word(where), reason=reason, wanted=amounts[0], left=amounts[1], asked=asked, free=free
+    )
 
 
 def _resolved(kv_dtype: str, model: ModelSpec) -> str:

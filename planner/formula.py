@@ -8,7 +8,7 @@ from typing import Any
 from planner.cache import Cross, Rows
 from planner.dtypes import DType, KvLayout
 from planner.engines.architecture import ALONE, ideal_term
-from planner.messages import render
+from planner.messages import Word, render
 from planner.model import ModelSpec
 from planner.units import GIB, count, gib, memory
 
@@ -55,7 +55,8 @@ def formula(model: ModelSpec, kv: KvLayout, own: DType, tokens: int, sequences: 
             if kind.ratio != 1:
                 args |= {"tokens": tokens, "ratio": kind.ratio}
             if kind.limit_tokens is not None and tokens > kind.limit_tokens:
-                args["limited_by"] = "window" if kind.window is not None else "chunk"
+                what = "window" if kind.window is not None else "chunk"
+                args["limited_by"] = Word(what, f"word.{what}")
         elif isinstance(kind, Cross):
             code, args = "cross", args | {"heads": kind.heads, "k_dim": kind.k_dim}
         else:
@@ -68,11 +69,11 @@ def _counted(noun: str, value: int) -> str:
     return render(f"count.{noun}.one" if value == 1 else f"count.{noun}", {"n": count(value)})
 
 
-def _element(kv: KvLayout) -> str:
+def _element(kv: KvLayout) -> Word:
     """`2 bytes`, or for block formats `34/32 bytes`; scales beside each head are named."""
     size = _size(kv.element)
-    unit = "byte" if size == "1" else "bytes"
-    return f"{size} {unit}" + (f" (+ {kv.scale_bytes} B scale)" if kv.scale_bytes else "")
+    code = "word.element" + (".scaled" if kv.scale_bytes else "") + (".one" if size == "1" else "")
+    return Word(size, code, size=size, scale=kv.scale_bytes)
 
 
 def _size(e: DType) -> str:

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 # Calls whose first text argument (second for notes) is a code, and the prefixes that the code gets.
 ERRORS = set(
-    "InvalidInput NotAConfig MissingField UnsupportedModel UnsupportedValue SourceError UnknownName DataError PlannerError "
+    "InvalidInput NotAConfig MissingField UnsupportedModel UnsupportedValue SourceError StoreError UnknownName DataError PlannerError "
     "ProbeOutOfMemory ProbeTimeLimit ProbeFault".split()
 )
 SENTENCE = re.compile(r"[A-Za-z]{2,}[,;]? [a-z]{2,}[,;]? [a-z]{2,}[,;]? [a-z]{2,}")

@@ -135,7 +135,7 @@ def markdown(data: Mapping[str, Any]) -> str:
     """The measurement for a reader: what each step means, then its figures."""
     lines = [f"# {render('gpu.title', {'device': data['device_name'] or '?', 'date': data['date']})}", ""]
     lines += [render("gpu.dry"), ""] if data["dry"] else []
-    lines += [render("gpu.state", {"state": "complete" if data["complete"] else "incomplete", "seconds": data["seconds"]}), ""]
+    lines += [render("gpu.state", {"state": render("word.complete" if data["complete"] else "word.incomplete"), "seconds": data["seconds"]}), ""]
     for step in data["steps"]:
         lines += [f"## {step['step']} ({step.get('s', 0)} s)", "", render(f"gpu.{step['step']}"), ""]
         if not step["ok"]:

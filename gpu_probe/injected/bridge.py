@@ -19,6 +19,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from gpu_probe.injected.states import CONV, RECURRENT
 from planner.errors import UnsupportedModel
+from planner.messages import Word
 
 if TYPE_CHECKING:
     from gpu_probe.cache import View
@@ -95,7 +96,7 @@ class PagedKv(Cache):  # type: ignore[misc]
 
     def _only_one(self, layer: int, state: int) -> None:
         if state:
-            raise UnsupportedModel("probe_injected", field=f"layers[{layer}].caches", reason=f"layer {layer} keeps several states")
+            raise UnsupportedModel("probe_injected", field=f"layers[{layer}].caches", reason=Word(str(layer), "word.injected.states", layer=layer))
 
     def get_mask_sizes(self, query_length: Any, layer_idx: int = 0) -> tuple[int, int]:
         """(rows, position of the first): the mask of a model that attends by itself covers what it is handed back."""

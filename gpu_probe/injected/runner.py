@@ -29,6 +29,7 @@ from gpu_probe.result import ProbeRequest
 from planner.cache import Pool, Rows
 from planner.engines.probe import caches_of
 from planner.errors import UnsupportedModel
+from planner.messages import Word
 from planner.model import ModelSpec
 
 
@@ -155,14 +156,14 @@ class Injected(PagedAttention):
     def _at(self, layer: int) -> tuple[CacheGroup, View]:
         group = self.cache.group_of.get(layer)
         if group is None:
-            raise UnsupportedModel("probe_injected", field="runner", reason=f"layer {layer} not planned")
+            raise UnsupportedModel("probe_injected", field="runner", reason=Word(str(layer), "word.injected.layer", layer=layer))
         return group, self._views[next(j for j, g in enumerate(self.cache.groups) if g is group)]
 
     def state_view(self, layer: int) -> View:
         """The blocks of this step's states of a recurrent layer; raises UnsupportedModel where the plan has none there."""
         group = self.cache.state_of.get(layer)
         if group is None:
-            raise UnsupportedModel("probe_injected", field="runner", reason=f"layer {layer} not planned")
+            raise UnsupportedModel("probe_injected", field="runner", reason=Word(str(layer), "word.injected.layer", layer=layer))
         return self._views[next(j for j, g in enumerate(self.cache.groups) if g is group)]
 
     def _attach(self) -> bool:

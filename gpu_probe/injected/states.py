@@ -16,6 +16,7 @@ from gpu_probe.cache import TORCH_STATE_DTYPES, PagedCache, StatePages
 from planner.cache import State
 from planner.engines.probe import state_dtype
 from planner.errors import UnsupportedModel
+from planner.messages import Word
 
 if TYPE_CHECKING:
     from gpu_probe.cache import View
@@ -66,7 +67,7 @@ class States:
         for (layer, name), tensor in self._working.items():
             group = self.cache.state_of[layer]
             if name not in self._kept[layer]:
-                raise UnsupportedModel("probe_injected", field=f"layers[{layer}].caches", reason=f"layer {layer} keeps a {name} state")
+                raise UnsupportedModel("probe_injected", field=f"layers[{layer}].caches", reason=Word(name, "word.injected.state", layer=layer, name=name))
             pages = group.layers.setdefault(layer, StatePages({}))
             assert isinstance(pages, StatePages)
             if name not in pages.held:

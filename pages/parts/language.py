@@ -20,21 +20,21 @@ def of_reader() -> str | None:
     """What this session chose, asks for in its address or has its browser set to; None outside a session."""
     if get_script_run_ctx(suppress_warning=True) is None:
         return None
-    s = st.session_state
-    return s.get(KEY) or st.query_params.get(KEY) or _browsers()
-
-
-def _browsers() -> str | None:
-    code = (st.context.locale or "").split("-")[0].lower()
-    return code if code in messages.languages() else None
+    wanted = st.session_state.get(KEY) or st.query_params.get(KEY) or (st.context.locale or "").split("-")[0].lower()
+    return wanted if wanted in messages.languages() else None
 
 
 def draw() -> None:
     """The list of languages, each by its own name."""
     names = messages.languages()
-    first = _browsers() or ENGLISH
-    st.selectbox(render("page.language"), list(names), index=list(names).index(first), format_func=lambda code: names[code], key=KEY,
-                 bind="query-params", label_visibility="collapsed", width=120)  # fmt: skip
+    st.session_state.setdefault(KEY, of_reader() or ENGLISH)
+    st.selectbox(render("page.language"), list(names), format_func=lambda code: names[code], key=KEY, on_change=_to_address,
+                 label_visibility="collapsed", width=120)  # fmt: skip
+
+
+def _to_address() -> None:
+    """Not bound: the browser would write the name that is shown, not the code."""
+    st.query_params[KEY] = st.session_state[KEY]
 
 
 def kept(work: Callable[P, T]) -> Callable[P, T]:

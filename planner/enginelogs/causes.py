@@ -35,21 +35,31 @@ class Cause:
     codes: tuple[str, ...]
     changes: tuple[tuple[str, Any], ...]
     predicted: tuple[Predicted, ...]
-    also: tuple[str, ...] = ()
+    also: tuple[tuple[str, Changes], ...] = ()
 
     @property
     def text(self) -> str:
         from planner.messages import render
 
-        args = {"changes": ", ".join(f"{k} {v}" for k, v in self.changes)}
-        return render("log.cause.with", {"first": render(f"log.cause.{self.codes[0]}", args), "then": render(f"log.cause.{self.codes[1]}", args)}) if (
-            len(self.codes) > 1) else render(f"log.cause.{self.codes[0]}", args)  # fmt: skip
+        first, *rest = (_said(code, dict(self.changes)) for code in self.codes)
+        return render("log.cause.with", {"first": first, "then": rest[0]}) if rest else first
+
+    @property
+    def also_texts(self) -> list[str]:
+        """The other causes in words, each with its own changes."""
+        return [_said(code, changes) for code, changes in self.also]
 
     def to_json(self, name: str) -> dict[str, Any]:
         """For the line of one figure: the cause, what it predicts there, and the difference that is left."""
         own = next((p for p in self.predicted if p.name == name), None)
-        out: dict[str, Any] = {"code": "+".join(self.codes), "text": self.text, "changes": dict(self.changes), "also": list(self.also)}
+        out: dict[str, Any] = {"code": "+".join(self.codes), "text": self.text, "changes": dict(self.changes), "also": [code for code, _ in self.also]}
         return out | ({"predicted": own.value, "difference": own.difference} if own else {})
+
+
+def _said(code: str, changes: Changes) -> str:
+    from planner.messages import render
+
+    return render(f"log.cause.{code}", {"changes": ", ".join(f"{k} {v}" for k, v in changes.items())})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +223,11 @@ def _close_to(name: str, after: list[Predicted]) -> bool:
 
 def _cause(closing: list[tuple[Any, Changes, list[Predicted]]]) -> Cause:
     code, changes, new = closing[0]
-    also = tuple(dict.fromkeys(c for c, _, _ in closing[1:] if c != code and isinstance(c, str)))
-    return Cause(codes=code if isinstance(code, tuple) else (code,), changes=tuple(changes.items()), predicted=tuple(new), also=also)
+    also: dict[str, Changes] = {}
+    for other, its, _ in closing[1:]:
+        if other != code and isinstance(other, str):
+            also.setdefault(other, its)
+    return Cause(codes=code if isinstance(code, tuple) else (code,), changes=tuple(changes.items()), predicted=tuple(new), also=tuple(also.items()))
 
 
 def _pairs(singles: list[tuple[str, Changes]], exact: list[Predicted], search: _Search) -> list[tuple[Any, Changes, list[Predicted]]]:

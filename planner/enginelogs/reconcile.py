@@ -13,6 +13,7 @@ from planner.enginelogs.compare import Predicted, predictions
 from planner.enginelogs.reader import Figure, LogReading, read_log
 from planner.errors import InvalidInput, PlannerError
 from planner.hardware import Hardware
+from planner.messages import Word
 from planner.model import ModelSpec
 from planner.notes import Note, note
 from planner.scenario import Scenario
@@ -129,7 +130,7 @@ def reconcile(
     found = checks(log)
     notes = list(log.notes)
     lines = _own_lines(found)
-    notes += [note("info", "log_open", rule=c.code) for c in {c.code: c for c in found if c.open}.values() if model is None]
+    notes += [note("info", "log_open", rule=Word(c.code, f"log.rule.{c.code}")) for c in {c.code: c for c in found if c.open}.values() if model is None]
     scenario: Scenario | None = None
     taken: dict[str, Any] = {}
     if model is not None:

@@ -7,7 +7,7 @@ import re
 from planner.engines.settings import LedgerLine
 from planner.errors import InvalidInput
 from planner.hardware import Hardware
-from planner.notes import cite
+from planner.notes import Note, cite, note
 from planner.scenario import Scenario
 from planner.units import GIB
 
@@ -28,6 +28,13 @@ def visible_memory(hardware: Hardware) -> tuple[int, LedgerLine]:
 def used_memory(s: Scenario) -> tuple[LedgerLine, ...]:
     """The line of what other processes hold on each device, as the user says; none where nothing is said."""
     return (LedgerLine(code="used_memory", bytes=s.used_memory_bytes, kind="measured", source=cite("--used-memory")),) if s.used_memory_bytes else ()
+
+
+def nearest(asked: str, used: str, older: int = 0) -> Note:
+    """Which rules stand for a release that has none of its own here, and how many older ones hold for it."""
+    if older:
+        return note("warning", "engine_version_older", asked=asked[:40], used=used, changed=older)
+    return note("warning", "engine_version_nearest", asked=asked[:40], used=used)
 
 
 def version_tuple(text: str) -> tuple[int, ...]:

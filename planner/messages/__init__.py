@@ -78,8 +78,55 @@ def known(code: str) -> bool:
     return code in table(ENGLISH)
 
 
+class Word(str):
+    """A value that readers see as a word of the catalogue: as data it stays what it is ("latent"), in a text it is the text of `code`."""
+
+    code: str
+    args: Mapping[str, Any]
+
+    def __new__(cls, value: str, code: str = "", **args: Any) -> Word:
+        word = super().__new__(cls, value)
+        word.code, word.args = code, args
+        return word
+
+
+def kind_word(kind: str) -> Word:
+    """What a layer keeps (full, window, latent, ...), as a word."""
+    return Word(kind, f"page.layers.kind.{kind}")
+
+
+def state_word(mechanism: str) -> Word:
+    """A state by the mechanism that it is of, which may be nameless."""
+    return Word(f"state {mechanism}", "word.cache.state", mechanism=mechanism) if mechanism else kind_word("state")
+
+
+def type_word(name: str) -> Word:
+    """What an entry of a list should be (int, str, ...), as a word."""
+    return Word(name, f"word.type.{name}")
+
+
+def phase_word(name: str) -> Word:
+    """What a probe is busy with, as a word."""
+    return Word(name, f"word.phase.{name}")
+
+
+def known_word(kind: str) -> Word:
+    """How a figure is known (measured, documented, ...), as a word."""
+    return Word(kind, f"word.known.{kind}")
+
+
+def said(value: Any) -> Any:
+    """`value` as readers see it: a `Word` in their language, all else as it is."""
+    return render(value.code, value.args) if isinstance(value, Word) and known(value.code) else value
+
+
 def plain(value: Any) -> str:
-    """One argument of a text: whole numbers of five digits and more get thousands separators."""
+    """One argument of a text: a `Word` in the reader's language, several with commas, and whole numbers of five digits and more with
+    thousands separators."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain, value))
+    if isinstance(value, Word):
+        return str(said(value))
     if isinstance(value, bool) or not isinstance(value, int):
         return str(value)
     return f"{value:,}" if abs(value) >= 10_000 else str(value)

@@ -8,6 +8,7 @@ from planner.messages import (
     en_compare,
     en_diagnose,
     en_gguf,
+    en_history,
     en_latency,
     en_layers,
     en_learn,
@@ -21,13 +22,14 @@ from planner.messages import (
     en_service,
     en_serving,
     en_sglang,
-    en_start,
     en_sources,
+    en_start,
     en_suite,
     en_suite_view,
     en_sweep,
     en_trtllm,
     en_weights,
+    en_words,
 )
 
 _PLANNER: dict[str, str] = {
@@ -65,7 +67,7 @@ _PLANNER: dict[str, str] = {
     "error.heads_not_dividing": "The hidden size {hidden} is not a multiple of {q_heads} heads, and the file gives no head_dim ({field}).",
     "error.heads_not_dividing.hint": "Add head_dim, or correct the number of heads.",
     "error.not_a_plain_decoder": "{field} is {value}: this is not a plain decoder, and its cache is not known here.",
-    "error.not_a_plain_decoder.hint": "Encoder-decoder variants come in a later version.",
+    "error.not_a_plain_decoder.hint": "Give the config of a decoder, or of an encoder-decoder model of a known family.",
     "error.encoder_class": "{architecture} is an encoder ({field}): it keeps no KV cache.",
     "error.encoder_class.hint": "Give the config of a model whose class is a causal language model.",
     "error.foreign_key": "{field} is set ({value}), and the planner does not know what this family's cache does with it.",
@@ -98,7 +100,7 @@ _PLANNER: dict[str, str] = {
     "error.option_missing": "{field} is missing.",
     "error.option_missing.hint": "Add --{field}.",
     "error.unknown_command": "{value} is not a command.",
-    "error.unknown_command.hint": "Commands are read, kv and plan.",
+    "error.unknown_command.hint": "Commands are {known}.",
     "error.not_a_flag": "{field} should be true or false, but is {value}.",
     "error.not_a_flag.hint": "Write 1 or 0.",
     "error.not_a_choice": "{field} cannot be {value}.",
@@ -147,12 +149,10 @@ _PLANNER: dict[str, str] = {
     "error.one_device_only.hint": "Choose the vllm engine for several GPUs.",
     "error.kv_dtype_not_in_engine": "{engine} keeps no KV cache in {value}.",
     "error.kv_dtype_not_in_engine.hint": "It knows: {known}.",
-    "error.kind_not_in_engine": "The {engine} {version} rules here do not cover a {kind} cache of this kind yet.",
+    "error.kind_not_in_engine": "The {engine} {version} rules here do not cover a {kind} cache yet.",
     "error.kind_not_in_engine.hint": "Use the architecture or transformers engine for this model.",
     "error.head_dim_not_in_engine": "No {engine} backend is known to keep heads of {head_dim} in {kv_dtype}.",
     "error.head_dim_not_in_engine.hint": "Leave the KV dtype at auto.",
-    "error.hybrid_on_device": "How {engine} {version} sizes this model's state blocks is known for Ampere, Ada and Hopper GPUs only.",
-    "error.hybrid_on_device.hint": "Choose one of those, or the architecture engine.",
     "error.hybrid_manager_needed": "{engine} cannot run a model with recurrent states without its hybrid KV cache manager.",
     "error.hybrid_manager_needed.hint": "Leave the hybrid manager on.",
     "error.block_size_multiple": "A block size of {value} does not suit this model's attention backend.",
@@ -187,7 +187,8 @@ _PLANNER: dict[str, str] = {
     "note.cross_fixed": "Each request keeps the encoder's keys and values of {tokens} positions, whatever its length.",
     "note.cross_by_request": "The encoder's keys and values are kept too: say with --encoder-tokens how long its output is.",
     "note.language_part": "The language part of a {model_type} model was read ({part}); weights of other parts are not counted.",
-    "note.engine_version_nearest": "The rules of version {used} are used for {asked}, with {changed} older ones that are known.",
+    "note.engine_version_nearest": "The rules of version {used} are used for {asked}, which has none of its own here.",
+    "note.engine_version_older": "The rules of version {used} are used for {asked}, with {changed} older ones that are known.",
     "note.engine_version_rule": "An older rule holds for this version: {rule} is {value}.",
     "note.fp32_run_in_half": "A float32 checkpoint is run in bf16.",
     "note.no_context_limit": "The file names no context limit; {tokens} tokens are taken.",
@@ -307,6 +308,7 @@ TEXT: dict[str, str] = (
     | en_compare.TEXT
     | en_diagnose.TEXT
     | en_gguf.TEXT
+    | en_history.TEXT
     | en_sources.TEXT
     | en_weights.TEXT
     | en_pages.TEXT
@@ -327,4 +329,5 @@ TEXT: dict[str, str] = (
     | en_service.TEXT
     | en_serving.TEXT
     | en_sweep.TEXT
+    | en_words.TEXT
 )

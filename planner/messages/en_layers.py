@@ -31,7 +31,6 @@ TEXT: dict[str, str] = {
     "page.layers.whatif.about": "The same {layers} layers, {q_heads} query heads, element type and tokens; every layer taken as full attention.",
     "page.layers.edit": "Edit layer by layer",
     "page.layers.edit.about": "Rows are runs of equal layers from layer 0. Applied, they become a config of their own that can be downloaded, pasted and uploaded.",
-    "page.layers.edit.rule": "Rule",
     "page.layers.every": "Every n-th layer full",
     "page.layers.every.help": "6 makes layers 5, 11, 17 ... full and the rest windowed",
     "page.layers.window": "Window of the rest (tokens)",

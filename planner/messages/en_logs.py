@@ -222,12 +222,6 @@ TEXT: dict[str, str] = {
     "page.log.empty": "No log yet. The plan above prints no such log, so there is no example either.",
     "page.log.example": "An example until you paste yours: what vLLM would print for the plan above, had the server been started with another cache type.",
     "page.log.example.text": "The example's lines",
-    "log.example": """INFO [core.py] Initializing a V1 LLM engine (v{version}) with config: max_seq_len={length}, tensor_parallel_size={tp}, pipeline_parallel_size={pp}
-INFO [gpu_model_runner.py] Model loading took {weights} memory and 10.0 seconds
-INFO [gpu_worker.py] Available KV cache memory: {pool}
-INFO [kv_cache_utils.py] GPU KV cache size: {tokens} tokens
-INFO [kv_cache_utils.py] Maximum concurrency for {lengths} tokens per request: {many}x
-""",
     "page.log.clear": "Forget the log",
     "page.log.answer.good": "{engine} {version}: {agree} figures agree, none differs.",
     "page.log.answer.bad": "{engine} {version}: {differ} figures differ (lines {where}), {agree} agree.",
@@ -252,7 +246,7 @@ INFO [kv_cache_utils.py] Maximum concurrency for {lengths} tokens per request: {
     "page.log.refusals": "What the engine refused",
     "page.log.refusal": "Line {line}: {meaning} ({text})",
     "page.log.cause": "**Line {line}, {label}.** {text} Then {predicted} is predicted, and {difference} is left.",
-    "page.log.also": "Closes it as well: {also}.",
+    "page.log.also": "Another cause closes it as well: {also}",
     "page.log.take": "Take measured values into the plan",
     "page.log.take.help": "Sets the pool, the weights and the memory that others hold to what the log measured. The engine is set too.",
     "page.log.taken": "Taken into the plan: {names}.",

@@ -17,7 +17,7 @@ TEXT: dict[str, str] = {
     "input.shared_prefix.help": "Tokens that all sequences begin with; the engine holds whole blocks of them once. 0: nothing is shared.",
     "report.fact.prefix_saved": "Saved by the shared prefix",
     "text.prefix": "Shared prefix of {tokens} tokens: {saved} saved",
-    "page.prefix": "Shared prefix of {tokens} tokens: {saved} are held once instead of once a sequence ({bytes} bytes saved, all ranks of a replica).",
+    "page.prefix": "Shared prefix of {tokens} tokens: held once instead of once a sequence, which saves {saved} on all ranks of a replica ({bytes} bytes).",
     # -- a mix of lengths: reading
     "error.lengths_empty": "The lengths hold no request ({field}).",
     "error.lengths_empty.hint": "Give at least one prompt and output with a weight above 0.",
@@ -41,7 +41,7 @@ TEXT: dict[str, str] = {
     "error.lengths_column_twice.hint": "Leave one of them out.",
     "error.lengths_neither": "{value} is neither a file nor a text of lengths ({field}).",
     "error.lengths_neither.hint": "Give a CSV, or write lengths like 512+128:0.7,8192+1024:0.3.",
-    "error.lengths_plan_only": "A mix of lengths can be planned, not measured alone ({field}).",
+    "error.lengths_plan_only": "This command takes one length: a mix of lengths needs a plan with its pool ({field}).",
     "error.lengths_plan_only.hint": "Use the command plan or report.",
     "note.lengths_binned": "{points} different lengths were rounded up to multiples of {step} tokens; {left} are left.",
     "option.lengths": "a mix of lengths: a CSV with columns prompt and output (and count), or a text like 512+128:0.7,8192+1024:0.3",

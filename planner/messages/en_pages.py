@@ -2,7 +2,7 @@
 
 _INPUTS = {
     "model": ("Model", "Pick one, or type a hub id (org/model, org/model@revision) or paste its page address."),
-    "gpu": ("GPU", "The device of each rank; type to search. Memory is what the driver reports."),
+    "gpu": ("GPU", "The device of each rank; type to search. Memory is what the driver reports. Any other device: own:My card 48GiB 960GB/s."),
     "gpus": ("GPUs", "How many in all: tensor parallel x pipeline parallel x replicas (1 to 4,096)."),
     "engine": ("Engine", "Whose rules allocate the cache; architecture: no engine, what the model must remember."),
     "tokens": ("Tokens a sequence", "Prompt and output together, for each sequence (1 to 100,000,000)."),
@@ -42,9 +42,8 @@ _PAGE = {
     "page.plan.question": "Does it fit, how many, how long?",
     "page.validate.question": "Does this machine agree?",
     "page.report.question": "Show it to someone",
-    "page.auto": "auto",
     "page.advanced": "Advanced: types, parallelism, engine settings",
-    "page.own": "Your own model: upload, paste, saved plan, hub token",
+    "page.own": "Own model: upload, paste, saved plan, hub",
     # -- sources
     "page.upload": "config.json or GGUF files, or a saved plan (JSON)",
     "page.upload.help": "Several at once give one table. At most 32 MB each: of a GGUF file its beginning is enough (head -c 32M model.gguf > head.gguf). Nothing is kept after the session.",
@@ -101,7 +100,6 @@ _PAGE = {
     "page.bar.title.over": "{used} GiB are wanted before a single token is cached; the device has {whole}",
     "page.bar.title.pool": "The KV pool of a rank",
     "page.bar.axis": "GiB of one rank",
-    "page.bar.memory": "device memory {whole}",
     "page.bar.hover": "{rank}<br>{name}: {gib}<br>{bytes} bytes<br>{kind}",
     "page.bar.alt": "Where the bytes of each rank go; the ledger table below has the same figures.",
     "page.heat.title": "At {tokens} tokens {most} sequences fit; at {sequences} sequences {longest} tokens do",

@@ -69,6 +69,8 @@ TEXT: dict[str, str] = {
     "env.KVLEDGER_PROBE_CHILDREN": "child processes of probes at once; they wait for each other, since one measures at a time",
     "env.KVLEDGER_PROBE_LOCK": "the file whose lock keeps probes of this machine apart",
     "env.KVLEDGER_PROBE_LOCK_HOLDER": "set by the program itself for the children of a probe",
+    "env.KVLEDGER_DATABASE": "where saved plans are kept: an URL of SQLAlchemy, or off; by default a file of the user who runs the server",
+    "env.KVLEDGER_DATABASE_LIMIT": "most bytes of all saved plans together",
     "env.KVLEDGER_FONT": "a TrueType font for reports in PDF, for letters that the built-in fonts lack",
     "env.KVLEDGER_LANGUAGE": "language of the command line, and of readers whose own is not known",
     # -- what a hosted server refuses ----------------------------------------------------------------------------------
@@ -76,7 +78,5 @@ TEXT: dict[str, str] = {
     "error.probe_off.hint": "Install the program on the machine that you want to measure, run gpu_probe there, and upload its result.",
     "error.probe_children": "{count} probes run or wait on this server already, the most that it takes.",
     "error.probe_children.hint": "Try again when one has ended, or run gpu_probe on a machine of your own and upload its result.",
-    "error.hub_private": "{hub} led to an address inside a private network, which is not followed.",
-    "error.hub_private.hint": "Give the model's config.json itself. A mirror inside your network is named by whoever runs the server (HF_ENDPOINT).",
     "page.probe.off": "This server runs no measurements of its own: run `python -m gpu_probe` on the machine that you want to know, and upload its result here.",
 }

@@ -110,7 +110,7 @@ TEXT: dict[str, str] = {
     "page.sweep.points": "fits into memory",
     "page.sweep.front": "Pareto front",
     "page.sweep.hover": "{what}<br>{gpus} GPU(s), {sequences} sequences<br>{itl} a token, first token {ttft}<br>{rate} output tokens a second, {price}",
-    "page.sweep.title.none": "No point fits with times and, across, a figure",
+    "page.sweep.title.none": "No point fits, has times, and has the figure of the horizontal axis",
     "page.sweep.title.one": "{first} is best in both",
     "page.sweep.title.many": "{count} points are on the front: from {first} ({least}) to {last} ({what})",
     "page.sweep.least.cost": "cheapest",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.errors import MissingField, UnsupportedValue
+from planner.messages import type_word
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 10_000_000
@@ -103,7 +104,7 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(v, kind) and (kind is bool or not isinstance(v, bool)) for v in value):
-            raise UnsupportedValue("not_a_list", field=self.name(key), value=repr(value)[:60], kind=kind.__name__)
+            raise UnsupportedValue("not_a_list", field=self.name(key), value=repr(value)[:60], kind=type_word(kind.__name__))
         if length is not None and len(value) != length:
             raise UnsupportedValue("list_length", field=self.name(key), got=len(value), want=length)
         return value

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from planner.cache import Kind
 from planner.errors import UnsupportedValue
+from planner.messages import type_word
 from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.readers import shapes
 from planner.readers.block import Block, guard, read, reader
@@ -69,7 +70,7 @@ def plamo3(f: Fields) -> ModelSpec:
         found = g.raw.get(key)
         g.ignore("interleaved_sliding_window", "sliding_window", "sliding_window_pattern", "window_size", "layer_types")
         if not isinstance(found, list) or len(found) != layers:
-            raise UnsupportedValue("not_a_list", field=g.name(key), value=repr(found)[:60], kind="int")
+            raise UnsupportedValue("not_a_list", field=g.name(key), value=repr(found)[:60], kind=type_word("int"))
         return [Fields({key: w}).optional_int(key, low=0, high=MAX_TOKENS) or None for w in found], ()
 
     return read(f, Block(kv="need", qkv_bias=False, o_bias=False, head_norms=True, norms=4, windows=rule, exact=False))
@@ -184,7 +185,7 @@ def _near(f: Fields, layers: int) -> list[int | None]:
     near = [i % 2 == 1 and i < layers // 2 for i in range(layers)]
     if isinstance(found, list):
         if len(found) != layers or any((w is not None) != n for w, n in zip(found, near, strict=True)):
-            raise UnsupportedValue("not_a_list", field=f.name("sliding_window"), value=repr(found)[:60], kind="int")
+            raise UnsupportedValue("not_a_list", field=f.name("sliding_window"), value=repr(found)[:60], kind=type_word("int"))
         return [Fields({"sliding_window": w}).optional_int("sliding_window", high=MAX_TOKENS) for w in found]
     window = f.need_int("sliding_window", high=MAX_TOKENS)
     return [window if n else None for n in near]

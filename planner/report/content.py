@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.capacity import CapacityPlan
 from planner.claims import claims
 from planner.heatmap import HeatMap, heat_map
-from planner.messages import render
+from planner.messages import kind_word, known_word, render, said
 from planner.mix_capacity import MixCapacity, mix_capacity
 from planner.report import extras
 from planner.report.choices import setting_rows
@@ -177,14 +177,16 @@ def build(r: Request) -> Report:
 
 
 def _ledger(p: CapacityPlan, kinds: tuple[tuple[str, int], ...]) -> Table:
-    rows = ((label, line.name, in_gib(line.bytes), whole(line.bytes), line.kind, line.source) for label, rank in kinds for line in p.ledgers[rank])
+    rows = (
+        (label, line.name, in_gib(line.bytes), whole(line.bytes), said(known_word(line.kind)), line.source) for label, rank in kinds for line in p.ledgers[rank]
+    )
     return table("ledger", ("rank", "line", "gib", "bytes", "kind", "source"), rows, {2, 3})
 
 
 def _groups(p: CapacityPlan) -> Table:
     rows = (
         (
-            g.kind,
+            said(kind_word(g.kind)),
             whole(len(g.layers)),
             pool.name,
             or_dash(g.resident.unit_tokens),

@@ -124,6 +124,10 @@ def time(value: float) -> Figure:
     return Figure(seconds(value), float(value), "s", 6)
 
 
+# Names whose values are codes of ours: where their words stand.
+_WORDS = {"bound": "page.serve.part", "binding": "page.serve.limit"}
+
+
 def _value(name: str, value: Any) -> str:
     """A value in the unit that its name ends in."""
     if value is None:
@@ -131,7 +135,8 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return render(f"report.holds.{'yes' if value else 'no'}")
     if isinstance(value, str):
-        return printable(value)
+        word = f"{_WORDS[name]}.{value}" if name in _WORDS else ""
+        return render(word) if known(word) else printable(value)
     if not isinstance(value, int | float) or not abs(value) <= MAX_NUMBER:
         raise ValueError(name)
     if any(part.endswith("_s") and not part.endswith("per_s") for part in name.split(".")):

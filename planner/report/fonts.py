@@ -17,6 +17,8 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.cidfonts import UnicodeCIDFont
 from reportlab.pdfbase.ttfonts import TTFError, TTFont
 
+from planner import environment
+
 REGULAR, BOLD, MONO = "Helvetica", "Helvetica-Bold", "Courier"
 EMBEDDED = "kvledger-hangul"
 BY_NAME = "HYGothic-Medium"  # Adobe-Korea1: readers put in a Korean font of their own
@@ -39,7 +41,7 @@ def folders() -> tuple[Path, ...]:
 
 def candidates() -> list[Path]:
     """Fonts that are there, the wished one first, then in the order of `FILES`."""
-    wished = os.environ.get("KVLEDGER_FONT")
+    wished = environment.value("KVLEDGER_FONT")
     found: dict[str, Path] = {}
     for folder in folders():
         for root, _, names in os.walk(folder):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from planner.messages import render
+from planner.messages import language, render
 from planner.report import pictures
 from planner.report.content import build
 from planner.units import count
@@ -25,6 +25,7 @@ def write(r: Request) -> bytes:
     page = _ENVIRONMENT.get_template("template.html").render(
         r=c,
         say=render,
+        language=language(),
         segments=pictures.segments(c),
         ticks=pictures.ticks(c),
         legend=pictures.legend(c),

@@ -17,7 +17,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import CondPageBreak, KeepTogether, Paragraph, SimpleDocTemplate, Spacer, TableStyle
 from reportlab.platypus import Table as Grid
 
-from planner.messages import render
+from planner.messages import language, render
 from planner.report import colours, fonts, pictures
 from planner.report.content import Report, build
 from planner.report.table import Table
@@ -103,9 +103,13 @@ class _Numbered(Canvas):  # type: ignore[misc]
     def save(self) -> None:
         for n, page in enumerate(self._kept, 1):
             self.__dict__.update(page)
-            self.setFont(fonts.REGULAR, 7)
             self.setFillColor(QUIET)
-            self.drawRightString(A4[0] - MARGIN - FRAME, 8 * mm, render("report.page", {"program": self._made_by, "page": n, "pages": len(self._kept)}))
+            said = render("report.page", {"program": self._made_by, "page": n, "pages": len(self._kept)})
+            x = A4[0] - MARGIN - FRAME - fonts.width(said, 7)
+            for font, part in fonts.runs(said):
+                self.setFont(font, 7)
+                self.drawString(x, 8 * mm, part)
+                x += fonts.width(part, 7, font)
             super().showPage()
         super().save()
 
@@ -115,7 +119,7 @@ def _set(c: Report, cut: int) -> tuple[bytes, int]:
     out = io.BytesIO()
     document = SimpleDocTemplate(
         out, pagesize=A4, leftMargin=MARGIN, rightMargin=MARGIN, topMargin=13 * mm, bottomMargin=14 * mm, invariant=1, title=c.title, author=c.made_by,
-        subject=c.verdict, lang="en",
+        subject=c.verdict, lang=language(),
     )  # fmt: skip
     document.build(_story(c, cut), canvasmaker=partial(_Numbered, made_by=c.made_by))
     return out.getvalue(), int(document.page)
@@ -267,7 +271,8 @@ def _heat(c: Report) -> Grid:
     first = 74.0
     columns = [first] + [(WIDTH - first) / len(c.heat.tokens)] * len(c.heat.tokens)
     size = min(6.6, columns[1] / 6)
-    data = [[render("report.heat.corner"), *(count(t) for t in c.heat.tokens)]]
+    corner = Paragraph(fonts.marked(render("report.heat.corner"), fonts.BOLD), _style(size, fonts.BOLD, alignment=2))
+    data: list[list[Any]] = [[corner, *(count(t) for t in c.heat.tokens)]]
     white = HexColor(colours.PAPER)
     style: list[tuple[Any, ...]] = [
         ("FONT", (0, 0), (-1, -1), fonts.REGULAR, size), ("FONT", (0, 0), (-1, 0), fonts.BOLD, size), ("FONT", (0, 0), (0, -1), fonts.BOLD, size),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from planner.messages import render
+from planner.messages import Word, kind_word, known_word, render
 from planner.units import count, gib, memory, percent, rate, seconds, short_count
 
 
@@ -23,7 +23,7 @@ def _read(out: Mapping[str, Any]) -> list[str]:
     ]  # fmt: skip
     for g in out["groups"]:
         shape = ", ".join(f"{k} {v}" for k, v in g.items() if k not in ("kind", "layers", "indices", "tensors", "shard") and v is not None)
-        lines.append(render("text.group", {"layers": g["layers"], "kind": g["kind"], "shape": shape}).rstrip(": "))
+        lines.append(render("text.group", {"layers": g["layers"], "kind": kind_word(g["kind"]), "shape": shape}).rstrip(": "))
     return lines
 
 
@@ -70,13 +70,12 @@ def _plan(out: Mapping[str, Any]) -> list[str]:
         lines += [render(f"mix.limited.{m['limited_by']}")] if m["limited_by"] else []
     lines += _times(out)
     for line in out["rank_ledgers"][out["binding_rank"]]:
-        lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": line["kind"]})]
+        lines += [render("text.ledger", {"gib": gib(line["bytes"]).rjust(14), "name": line["name"], "kind": known_word(line["kind"])})]
     back = out.get("backwards")
     if back:
         fraction, pool = back["smallest_memory_fraction"], back["smallest_kv_memory"]
-        lines.append(
-            render("text.backwards", {"fraction": "-" if fraction is None else fraction, "pool": "-" if pool is None else f"{gib(pool)}, {count(pool)} bytes"})
-        )
+        exact = "-" if pool is None else f"{gib(pool)}, {render('report.bytes', {'bytes': count(pool)})}"
+        lines.append(render("text.backwards", {"fraction": "-" if fraction is None else fraction, "pool": exact}))
         lines += [render("text.backwards.flags", {"flags": "; ".join(back["flags"])})] if back["flags"] else []
     for r in out.get("remedies", ()):
         after = render("text.after_fits") if r["fits"] else render("text.after_short", {"short": gib(r["shortfall_bytes"])})
@@ -122,4 +121,4 @@ def _both(value: int) -> str:
 
 
 def _notes(out: Mapping[str, Any]) -> list[str]:
-    return [render("text.note", {"level": n["level"], "text": n["text"]}) for n in out.get("notes", ())]
+    return [render("text.note", {"level": Word(n["level"], f"word.level.{n['level']}"), "text": n["text"]}) for n in out.get("notes", ())]

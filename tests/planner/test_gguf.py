@@ -184,7 +184,7 @@ def test_parts_that_do_not_come_together(folder: Path) -> None:
     second.unlink()
     assert "00002" in source_refused(folder, "gguf_part_missing").message
     second.write_bytes(third.read_bytes())
-    source_refused(folder, "gguf_repeated", field=read_head(io.BytesIO(third.read_bytes()).read).tensors[0].name)
+    source_refused(folder, "gguf_repeated_parts", field=read_head(io.BytesIO(third.read_bytes()).read).tensors[0].name)
     second.write_bytes(make.gguf({"split.no": 1}))
     source_refused(folder, "gguf_tensors_missing")
     second.write_bytes(kept)
@@ -262,7 +262,7 @@ HOSTILE = [
     ("many keys, none there", header(pairs=10_000), "gguf_cut"),
     ("many tensors, none there", header(tensors=100_000), "gguf_cut"),
     ("endless key", header(pairs=1) + struct.pack("<Q", HUGE), "gguf_long"),
-    ("empty key", header(pairs=1) + make.text(""), "gguf_repeated"),
+    ("empty key", header(pairs=1) + make.text(""), "gguf_nameless"),
     ("the same key twice", header(pairs=2) + 2 * (make.text("k") + struct.pack("<II", 4, 1)), "gguf_repeated"),
     ("endless text", one(8, struct.pack("<Q", HUGE)), "gguf_too_large"),
     ("text of 50 MiB, not there", one(8, struct.pack("<Q", 50 << 20)), "gguf_cut"),

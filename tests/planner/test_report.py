@@ -204,3 +204,10 @@ def test_the_command_line_writes_the_same_plan(tmp_path: Path) -> None:
 )
 def test_readable_output(command: str, options: dict[str, object], said: str) -> None:
     assert said in text(command, answer(command, "catalog:Llama-3.1-8B", options))
+
+
+@pytest.mark.parametrize("options", [{"target_itl": "30ms", "target_ttft": "1s"}, {"request_rate": 2.0, "prefix_hit_rate": 0.5, "price_per_gpu_hour": 2.5},
+                                     {"calibration": "1.2500;0.0300;3;points;H100 SXM;vllm;Llama-3.1-8B", "prefill_policy": "whole"}])  # fmt: skip
+def test_choices_that_have_no_input_of_their_own_are_named_too(options: dict[str, object]) -> None:
+    said = write("catalog:Llama-3.1-8B", options, "csv").decode("utf-8-sig")
+    assert all(name in said for name in options)

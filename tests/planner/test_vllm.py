@@ -144,7 +144,13 @@ def test_a_bucket_less_than_half_as_large_again_sets_the_group_size() -> None:
 
 def test_another_version_is_answered_with_a_note() -> None:
     p = planned("Llama-3.1-8B", engine_version="0.19.1")
-    assert "engine_version_nearest" in {n.code for n in p.notes}
+    said = {n.code: n for n in p.notes}
+    older = dict(said["engine_version_older"].args)["changed"]
+    assert older == sum(n.code == "engine_version_rule" for n in p.notes) > 0
+    assert "engine_version_nearest" not in said
+    newer = {n.code: n for n in planned("Llama-3.1-8B", engine_version="0.99.0").notes}
+    assert "engine_version_older" not in newer
+    assert newer["engine_version_nearest"].text == "The rules of version 0.33.0 are used for 0.99.0, which has none of its own here."
     assert p.setting.memory_fraction == 0.90
     assert version_tuple("v0.33.0rc1") == (0, 33, 0)
 

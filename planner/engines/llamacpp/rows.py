@@ -13,6 +13,7 @@ from planner.dtypes import DTYPES, DType
 from planner.engines.llamacpp import archs
 from planner.engines.settings import Setting
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
+from planner.messages import Word, kind_word
 from planner.model import LayerSpec, ModelSpec
 from planner.readers.gguf.table import NO_CACHE
 
@@ -96,7 +97,7 @@ def rows_by_layer(model: ModelSpec, arch: str) -> list[Row | None]:
         source = i
         if layer.shares_with is not None:
             if arch not in archs.LENDING:
-                raise UnsupportedModel("kind_not_in_engine", field="engine", kind="shared", engine=ENGINE, version="0.5")
+                raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word("shared"), engine=ENGINE, version="0.5")
             if arch in archs.OWNING_LAYERS:  # the constant may own more than the file says
                 source = layer.shares_with
         out.append(_row(model.layers[source], arch, windows[source]) if i < owning else None)
@@ -114,7 +115,7 @@ def _row(layer: LayerSpec, arch: str, window: int | None) -> Row | None:
         if arch in archs.EXPANDED and a is not None:
             return Row(heads=a.q_heads, k_dim=a.qk_dim, v_dim=a.v_dim, head_v=a.v_dim)
         if arch not in archs.LATENT or window is not None:
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind="latent", engine=ENGINE, version="0.5")
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word("latent"), engine=ENGINE, version="0.5")
         return Row(heads=1, k_dim=kind.k_dim, v_dim=0, head_v=a.kv_rank or kind.k_dim if a else kind.k_dim)
     return Row(heads=kind.heads, k_dim=kind.k_dim, v_dim=kind.v_dim, head_v=kind.v_dim, limit=window or kind.limit_tokens,
                chunk=kind.chunk is not None, windowed=window is not None)  # fmt: skip
@@ -186,16 +187,16 @@ def _beside(kind: Kind, layer: LayerSpec, setting: Setting, arch: str) -> Kept |
     """States, index keys and compressed rows of one layer; its K and V are told elsewhere."""
     if isinstance(kind, State):
         if arch not in archs.HYBRID | archs.STATES_ONLY:
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind="state", engine=ENGINE, version="0.5")
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word("state"), engine=ENGINE, version="0.5")
         return Kept(kind="state", state_bytes=state_bytes(kind))
     if isinstance(kind, Cross):
         if arch != "t5":  # whose cross attention computes K and V anew
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind="cross", engine=ENGINE, version="0.5")
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word("cross"), engine=ENGINE, version="0.5")
         return None
     if kind.format == "kv" and kind.ratio == 1:
         return None
     if kind.ratio not in COMPRESSED.get(arch, (1,)):
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind="compressed", engine=ENGINE, version="0.5")
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=Word("compressed", "word.cache.compressed"), engine=ENGINE, version="0.5")
     size = k_type(setting).nbytes(kind.heads * kind.k_dim)
     if arch in archs.INDEX_WITH_VALUES and layer.attention is not None:
         size += v_type(setting).nbytes(layer.attention.v_dim)

@@ -15,7 +15,7 @@ from planner.engines.sglang.device import RUN_ON, V4_PAGE, backend_of, capacity,
 from planner.engines.sglang.models import BF16_SPARSE, EXTRA_BUFFER, MINIMAX_SPARSE, NO_DP_ATTENTION, NO_RADIX, WINDOWED, class_of, is_native
 from planner.engines.sglang.rows import STATES_RUN, Charge, charges, has_states, is_packed, is_sparse, major, state_bytes
 from planner.engines.sglang.sizes import Values, window_cap
-from planner.engines.shared import version_tuple
+from planner.engines.shared import nearest, version_tuple
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
 from planner.model import ModelSpec
@@ -42,7 +42,7 @@ def settle(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> Setting:
     p = parallel(s)
     check(model, s, p)
     if s.engine_version and version_tuple(s.engine_version)[:2] != version_tuple(VERSION)[:2]:
-        notes.append(note("warning", "engine_version_nearest", asked=s.engine_version[:40], used=VERSION, changed=0))
+        notes.append(nearest(s.engine_version, VERSION))
     capability = hardware.compute_capability if hardware else None
     if hardware is not None and capability not in RUN_ON:
         notes.append(note("assumed", "sglang_device_not_run", field="gpu", gpu=hardware.name, source=SOURCE))

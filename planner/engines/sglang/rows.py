@@ -14,6 +14,7 @@ from planner.dtypes import DTYPES, kv_layout
 from planner.engines.settings import Setting
 from planner.engines.sglang.models import MINIMAX_SPARSE, NOT_COVERED, WINDOWED, class_of
 from planner.errors import InvalidInput, UnsupportedModel
+from planner.messages import Word, kind_word, state_word
 from planner.model import ModelSpec
 
 ENGINE = "sglang"
@@ -75,7 +76,7 @@ def refuse_unknown(model: ModelSpec) -> None:
         raise UnsupportedModel("kind_not_in_engine", field="engine", kind=class_of(model), engine=ENGINE, version="0.5.23")
     for kind, _ in model.cache_groups():
         if isinstance(kind, State) and kind.mechanism not in STATES:
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"state {kind.mechanism}".strip(), engine=ENGINE, version="0.5.23")
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=state_word(kind.mechanism), engine=ENGINE, version="0.5.23")
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -109,12 +110,12 @@ def row_bytes(kind: Rows | Cross, model: ModelSpec, setting: Setting) -> int:
     if isinstance(kind, Cross):  # Mllama's and Whisper's: layers of the pool like any other
         return kv.row_bytes(kv_heads(kind.heads, setting), kind.k_dim, kind.v_dim)
     if kind.ratio != 1 and kind.format != "index":
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind="compressed", engine=ENGINE, version=setting.version)
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=Word("compressed", "word.cache.compressed"), engine=ENGINE, version=setting.version)
     if kind.format == "index":
         if is_latent(model):  # fp8 keys and an fp32 scale for each 128 values, whatever the KV dtype; one row a pooled group
             return -(-(kind.k_dim + kind.k_dim // INDEX_QUANT_BLOCK * 4) // kind.ratio)
         if class_of(model) not in MINIMAX_SPARSE or kind.ratio != 1:
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind="index", engine=ENGINE, version=setting.version)
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word("index"), engine=ENGINE, version=setting.version)
         e4m3 = kv.name in ("fp8", "fp8_e4m3") and major(setting) in (9, 10)  # else MiniMax-M3 keeps its index keys in the model's dtype
         return (kv.element if e4m3 else setting.model_dtype).nbytes(kind.heads * kind.k_dim)
     if kind.shard == "copy":

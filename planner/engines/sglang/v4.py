@@ -10,6 +10,7 @@ from __future__ import annotations
 from planner.cache import Group, Pool, Rows, Term
 from planner.engines.settings import Setting
 from planner.errors import UnsupportedModel
+from planner.messages import kind_word
 from planner.model import ModelSpec
 
 PAGE, ALIGN = 256, 576
@@ -29,7 +30,7 @@ def pools(model: ModelSpec, setting: Setting, window_cap: int) -> tuple[Pool, ..
     head = 0
     for kind, where in model.cache_groups():
         if not isinstance(kind, Rows) or kind.shard != "copy" or kind.v_dim or kind.heads != 1 or kind.ratio not in (1, *STATE_RING):
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind.kind, engine="sglang", version=setting.version)
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word(kind.kind), engine="sglang", version=setting.version)
         if kind.ratio == 1:
             head = kind.k_dim
             window.append(_group("window", where, padded(PAGE, kind.k_dim), PAGE * row(kind.k_dim), window_cap, kind.window))

@@ -11,6 +11,7 @@ from planner.cache import Group, Rows, Slots, Term
 from planner.dtypes import DType, KvLayout
 from planner.engines.settings import Setting
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
+from planner.messages import kind_word
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
 from planner.scenario import MAX_SEQUENCES, Scenario
@@ -58,7 +59,7 @@ def check(model: ModelSpec, s: Scenario, own: DType) -> tuple[Note, ...]:
         raise InvalidInput("quantized_dtype", field="kv_dtype", value=s.kv_dtype, nbits=s.cache_nbits)
     kinds = sorted({k.kind for k, _ in model.cache_groups() if k.kind not in ("full", "latent")})
     if kinds:  # the class itself refuses them
-        raise UnsupportedModel("quantized_full_only", field="cache_implementation", kinds=", ".join(kinds))
+        raise UnsupportedModel("quantized_full_only", field="cache_implementation", kinds=tuple(map(kind_word, kinds)))
     for kind, _ in model.cache_groups():
         if isinstance(kind, Rows) and (kind.k_dim % GROUP or kind.v_dim % GROUP):
             raise UnsupportedModel("quantized_groups", field="head_dim", elements=kind.k_dim if kind.k_dim % GROUP else kind.v_dim, group=GROUP)

@@ -16,6 +16,7 @@ from planner.engines.trtllm.models import NATIVE, STATES, VERSION, class_of, rul
 from planner.engines.trtllm.rows import Charge, charges, cross_charges, state_bytes, state_slots
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
 from planner.hardware import Hardware
+from planner.messages import Word
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
 from planner.parallel import Parallel
@@ -102,7 +103,7 @@ def check(model: ModelSpec, s: Scenario, p: Parallel, pytorch: bool, cross: bool
     if states and s.num_speculative_tokens:  # states of every drafted token beside the slots
         raise UnsupportedValue("option_not_covered", field="num_speculative_tokens", value=s.num_speculative_tokens, engine=NAME)
     if not pytorch and p.pipeline > 1 and (len(model.layers) - model.drafts) % p.pipeline:  # mapping.py: layers // pp_size each
-        raise InvalidInput("degree_not_dividing", field="pp", value=p.pipeline, whole=len(model.layers), name="layers")
+        raise InvalidInput("degree_not_dividing", field="pp", value=p.pipeline, whole=len(model.layers), name=Word("layers", "word.layers"))
     for layer, _ in model.layer_groups():
         a = layer.attention
         if a is None:

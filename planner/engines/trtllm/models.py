@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.engines.shared import version_tuple
+from planner.engines.shared import nearest, version_tuple
 from planner.model import ModelSpec
-from planner.notes import Note, note
+from planner.notes import Note
 
 VERSION = "1.2"
 
@@ -61,4 +61,4 @@ def rules_of(asked: str | None) -> tuple[Rules, tuple[Note, ...]]:
     rules = next(r for r in RULES if version[:2] >= r.since)
     same = version[:2] == version_tuple(VERSION)[:2]
     used = VERSION if rules is RULES[0] else "0.x"
-    return rules, () if same else (note("warning", "engine_version_nearest", asked=asked[:40], used=used, changed=RULES.index(rules)),)
+    return rules, () if same else (nearest(asked, used, RULES.index(rules)),)

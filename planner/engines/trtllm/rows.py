@@ -12,6 +12,7 @@ from planner.cache import Cross, Rows, State
 from planner.engines.settings import Setting
 from planner.engines.trtllm.models import STATES, class_of
 from planner.errors import UnsupportedModel
+from planner.messages import Word, kind_word, state_word
 from planner.model import ModelSpec
 
 ENGINE = "trtllm"
@@ -39,7 +40,7 @@ def charges(model: ModelSpec, setting: Setting, window_pools: bool) -> tuple[Cha
     out = []
     for kind, where in kinds:
         if kind.ratio != 1 or (kind.format == "index" and not latent):
-            what = "compressed" if kind.ratio != 1 else "index"
+            what = Word("compressed", "word.cache.compressed") if kind.ratio != 1 else kind_word("index")
             raise UnsupportedModel("kind_not_in_engine", field="engine", kind=what, engine=ENGINE, version=setting.version)
         if kind.format == "index":  # fp8 keys and their scales, whatever the KV dtype
             row = kind.k_dim + 4 * -(-kind.k_dim // INDEX_SCALES)
@@ -72,7 +73,7 @@ def state_bytes(model: ModelSpec, setting: Setting, layers: range) -> int:
         if not isinstance(kind, State):
             continue
         if class_of(model) not in STATES:
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"state {kind.mechanism}".strip(), engine=ENGINE, version=setting.version)
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=state_word(kind.mechanism), engine=ENGINE, version=setting.version)
         mine = replace(kind, tensors=tuple(replace(t, dtype=t.asked) for t in kind.tensors))
         one = mine.bytes_per_sequence(setting.model_dtype, 1, setting.parallel.attention_ranks)
         total += one * sum(i in layers for i in where)

@@ -14,6 +14,7 @@ from planner.engines.settings import Setting
 from planner.engines.vllm.groups import SpecGroup
 from planner.engines.vllm.specs import Member, Spec, Type
 from planner.errors import UnsupportedModel, UnsupportedValue
+from planner.messages import Word, kind_word
 from planner.model import ModelSpec
 
 PAGE_ALIGN = 576
@@ -74,12 +75,14 @@ def older_price(groups: Sequence[SpecGroup], layers: range, rule: str) -> tuple[
 def _specs(kind: Kind, setting: Setting) -> list[Spec]:
     """The row's own page, and the state of the compressor that makes it: fp32 rows that live as long as a window."""
     if not isinstance(kind, Rows) or kind.shard != "copy" or kind.v_dim or kind.heads != 1:
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind.kind, engine="vllm", version=setting.version)
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=kind_word(kind.kind), engine="vllm", version=setting.version)
     row = _row_bytes(kind)
     if kind.ratio == 1:
         return [_page("window", "window", WINDOW_BLOCK, WINDOW_BLOCK * row, kind.window)]
     if COMPRESSED_BLOCK % kind.ratio:
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"1/{kind.ratio}", engine="vllm", version=setting.version)
+        raise UnsupportedModel(
+            "kind_not_in_engine", field="engine", kind=Word(f"1/{kind.ratio}", "word.cache.ratio", ratio=kind.ratio), engine="vllm", version=setting.version
+        )
     overlap = kind.ratio == OVERLAP_RATIO
     block = STATE_BLOCKS[overlap]
     state_row = 4 * 2 * (1 + overlap) * kind.k_dim

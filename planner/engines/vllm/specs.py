@@ -14,6 +14,7 @@ from typing import Literal
 from planner.cache import Cross, Kind, Rows, State, StateTensor, Term
 from planner.engines.settings import Setting
 from planner.errors import InvalidInput, UnsupportedModel, UnsupportedValue
+from planner.messages import Word, state_word
 from planner.model import ModelSpec
 from planner.notes import Note, cite, note
 
@@ -101,7 +102,7 @@ def _spec(kind: Kind, model: ModelSpec, layer: int, setting: Setting, block: int
         return Spec(type="cross", kind="cross", block_size=block, page_bytes=block * row, content_bytes=block * row, admission_units=reserved,
                     resident_units=-(-held // block))  # fmt: skip
     if kind.ratio != 1:
-        raise UnsupportedModel("kind_not_in_engine", field="engine", kind="compressed", engine=ENGINE, version=setting.version)
+        raise UnsupportedModel("kind_not_in_engine", field="engine", kind=Word("compressed", "word.cache.compressed"), engine=ENGINE, version=setting.version)
     window = kind.window + 1 if kind.window and "vllm_window_plus_one" in model.quirks else kind.window  # models/commandr.py
     spans = block * (setting.context_ranks if kind.limit_tokens is None else 1)
     type_: Type = "window" if window else "chunk" if kind.chunk else "full"
@@ -216,7 +217,7 @@ def hybrid_block(model: ModelSpec, setting: Setting, states: list[State], smalle
     (the largest length, 0), each state a page of its own."""
     for s in states:
         if not s.mechanism or s.mechanism in ("rwkv", "gla", "mlstm"):
-            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=f"state {s.mechanism}".strip(), engine=ENGINE, version=setting.version)
+            raise UnsupportedModel("kind_not_in_engine", field="engine", kind=state_word(s.mechanism), engine=ENGINE, version=setting.version)
         if major(setting) not in EXECUTED.get(kernel_of(s, model), ()):
             notes.append(note("assumed", "state_rule_not_run", mechanism=s.mechanism, engine=ENGINE, source=SOURCE))
     rows = [(k, where[0]) for k, where in model.cache_groups() if isinstance(k, Rows)]

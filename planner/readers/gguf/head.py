@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import MissingField, UnsupportedValue
+from planner.messages import type_word
 from planner.notes import Note, cite, note
 from planner.readers.fields import MAX_TOKENS, MAX_WIDTH, Fields
 from planner.readers.gguf.table import Arch, Windows
@@ -115,7 +116,7 @@ def marks(meta: Fields, key: str, layers: int) -> list[bool] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(v in (0, 1) for v in value):
-        raise UnsupportedValue("not_a_list", field=key, value=repr(value)[:60], kind="bool")
+        raise UnsupportedValue("not_a_list", field=key, value=repr(value)[:60], kind=type_word("bool"))
     if len(value) < layers:
         raise UnsupportedValue("list_length", field=key, got=len(value), want=layers)
     return [bool(v) for v in value[:layers]]
