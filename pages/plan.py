@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import streamlit as st
 
-from pages.parts import charts, errors, history, language, mix_view, remedy, source, state, tables
+from pages.parts import charts, errors, mix_view, plan_file, remedy, source, state, tables
 from pages.parts.headline import headline
 from planner.claims import claims
 from planner.heatmap import heat_map
 from planner.messages import render
 from planner.report import MIME, file_name
-from planner.report import render as report
 from planner.report.content import distinct_ranks, gap_line, reserved_line
 from planner.report.summary import summary
 from planner.units import count, gib
@@ -78,15 +75,13 @@ with errors.shown():
     with st.expander(render("page.summary"), key="summary", on_change="rerun") as box:
         if box.open:
             st.code(summary(p, state.permalink(current.scenario) if st.session_state["_own"] is None else ""), language=None, wrap_lines=True)
-    loaded, declared, mix = current.loaded, current.harmless, mix_view.chosen()
-    make = language.kept(partial(report, p, "json", loaded.provenance, config=loaded.raw, notes=loaded.notes, harmless=declared, mix=mix))
     st.download_button(
         render("page.download_plan"),
-        data=make,
+        data=plan_file.maker(current, p),
         file_name=file_name(p, "json"),
         mime=MIME["json"],
         on_click="ignore",
         key="download_plan",
         icon=":material/download:",
     )
-    history.save_box("plan", *history.words_of(p.scenario), make)
+    plan_file.save_box(current, p)

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from gpu_probe.client import BACKENDS, DEVICES, RUNNERS
+from gpu_probe.client import BACKENDS, DEVICES, RUNNERS, allowed, memory_cap
 from gpu_probe.result import KV_DTYPES, LIMITS, ProbeRequest
 from pages.parts import errors, jobs, probe_view, source, suite_view
 from planner.messages import render
@@ -38,15 +38,18 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     chosen["time_limit_s"] = float(number("time_limit", 1, 600, 120))
 
 with errors.shown(stop=False):
-    request = ProbeRequest(**chosen, memory_cap_bytes=jobs.MEMORY_CAP_BYTES).checked()
+    request = ProbeRequest(**chosen, memory_cap_bytes=memory_cap()).checked()
     probe_view.prediction(jobs.predict(current.model, request), request, whole)
-    running = jobs.job().run is not None
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.button(
-            render("page.probe.start"), key="probe_start", type="primary", disabled=running, on_click=jobs.begin,
-            args=(current, request, runner, source.harmless()),
-        )  # fmt: skip
-        st.button(render("page.probe.cancel"), key="probe_cancel", disabled=not jobs.probing(), on_click=jobs.cancel)
+    if allowed():
+        running = jobs.job().run is not None
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.button(
+                render("page.probe.start"), key="probe_start", type="primary", disabled=running, on_click=jobs.begin,
+                args=(current, request, runner, source.harmless()),
+            )  # fmt: skip
+            st.button(render("page.probe.cancel"), key="probe_cancel", disabled=not jobs.probing(), on_click=jobs.cancel)
+    else:
+        st.info(render("page.probe.off"))
     if jobs.probing():
         jobs.watch()
 

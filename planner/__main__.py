@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.api import answer
+from planner.api import SWITCHES, answer
 from planner.errors import InvalidInput, PlannerError
 from planner.messages import render
 from planner.report import FORMATS
-from planner.scenario import OPTIONS, Scenario
+from planner.scenario import ALIASES, OPTIONS, Scenario
 
 FLAGS = [name for name, o in OPTIONS.items() if o.kind == "flag"]
-ALIASES = {"sequences": ("--batch", "--concurrency"), "used_memory_bytes": ("--used-memory",)}
 MAX_BATCH_LINE = 1_000_000
 DEFAULTS = Scenario()
 
@@ -38,10 +37,8 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         if name != "read":
             _scenario_options(sub, words)
         if name == "plan":
-            sub.add_argument("--remedies", action="store_true", help=render("cli.remedies"))
-            sub.add_argument("--backwards", action="store_true", help=render("cli.backwards"))
-            sub.add_argument("--sensitivity", action="store_true", help=render("cli.sensitivity"))
-            sub.add_argument("--simulate", action="store_true", help=render("cli.simulate"))
+            for switch in SWITCHES:
+                sub.add_argument(f"--{switch}", action="store_true", help=render(f"cli.{switch}"))
             sub.add_argument("--trace", metavar="FILE", help=render("cli.trace"))
         if name == "report":
             sub.add_argument("--format", choices=FORMATS, default="md", help=render("cli.format"))
@@ -86,7 +83,7 @@ def _scenario_options(sub: argparse.ArgumentParser, words: Sequence[str]) -> Non
             on = bool(getattr(DEFAULTS, name))
             sub.add_argument(f"--no-{flag}" if on else f"--{flag}", dest=name, action="store_const", const=not on, default=None, help=text)
         else:
-            names = [f"--{flag}", *ALIASES.get(name, ())]
+            names = [f"--{flag}", *(f"--{other.replace('_', '-')}" for other, meant in ALIASES.items() if meant == name)]
             sub.add_argument(*names, dest=name, metavar=(o.kind if o.kind != "choice" else flag).upper(), help=text)
 
 
@@ -107,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = {k: v for k, v in options.items() if v is not None}
         if args.harmless:
             options["harmless"] = args.harmless
-        for name in ("remedies", "backwards", "sensitivity", "simulate", "trace"):
+        for name in (*SWITCHES, "trace"):
             if getattr(args, name, None):
                 options[name] = getattr(args, name)
         if args.command in ("plan", "report"):

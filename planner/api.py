@@ -18,30 +18,38 @@ from planner.model import ModelSpec
 from planner.notes import Note
 from planner.readers import read_config
 from planner.saved import Saved, is_report, read_back
-from planner.scenario import Scenario, from_options
+from planner.scenario import Scenario, flag, from_options
 from planner.sources import Loaded, load
 from planner.weights import parameters
 
 # Options of a request that are not part of a Scenario.
-_REQUEST_ONLY = ("command", "source", "remedies", "backwards", "sensitivity", "harmless", "saved", "simulate", "trace")
+SWITCHES = ("remedies", "backwards", "sensitivity", "simulate")
+"""What else a plan can be asked for, beside its figures."""
+_REQUEST_ONLY = ("command", "source", *SWITCHES, "harmless", "saved", "trace")
+MAX_HARMLESS = 200
+COMMANDS = ("read", "kv", "plan")
+"""What `answer` answers, one request of a batch too."""
 
 
 def model_of(loaded: Loaded, harmless: tuple[str, ...] = ()) -> ModelSpec:
     return read_config(loaded.raw, loaded.name, harmless=harmless)
 
 
-def answer(command: str, source: str, options: Mapping[str, Any], *, token: str | None = None, allow_paths: bool = True) -> dict[str, Any]:
+def answer(command: str, source: str, options: Mapping[str, Any], *, token: str | None = None, allow_paths: bool = True,
+           simulate_s: float | None = None) -> dict[str, Any]:  # fmt: skip
     """One request of the contract: read, kv or plan of one source. Raises PlannerError.
 
     `token` is the caller's own for the hub, `allow_paths` False keeps a server from opening its own files (see planner.sources).
+    `simulate_s`: seconds of this host that a simulation may take, its usual limit if None.
     """
     if command == "plan":
         a = asked(source, options, token=token, allow_paths=allow_paths)
+        on = {name: flag(name, options.get(name) or False) for name in SWITCHES}
         made = a.plan()
-        out = plan_json(made, remedies=bool(options.get("remedies")), backwards=bool(options.get("backwards")), mix=a.mix)
-        if options.get("simulate") or options.get("trace"):
-            out["simulation"] = simulation_json(made, a.mix, options.get("trace"), allow_paths=allow_paths)
-        if options.get("sensitivity"):
+        out = plan_json(made, remedies=on["remedies"], backwards=on["backwards"], mix=a.mix)
+        if on["simulate"] or options.get("trace"):
+            out["simulation"] = simulation_json(made, a.mix, options.get("trace"), allow_paths=allow_paths, seconds=simulate_s)
+        if on["sensitivity"]:
             from planner.sensitivity import sensitivity
 
             knobs = sensitivity(made)
@@ -64,7 +72,7 @@ def answer(command: str, source: str, options: Mapping[str, Any], *, token: str 
         drafted, _ = attach(model, s, {}, _opener(token, allow_paths))
         out = kv_json(measure(drafted, find(s.gpu), s), s) | {"parameters": parameters(model).to_json()}
     else:
-        raise InvalidInput("unknown_command", field="command", value=str(command)[:40])
+        raise InvalidInput("unknown_command", field="command", value=str(command)[:40], known=", ".join(COMMANDS))
     return _with_source(out, loaded)
 
 
@@ -116,13 +124,23 @@ def asked(source: str, options: Mapping[str, Any], *, token: str | None = None, 
 def _opened(source: str, options: Mapping[str, Any], *, token: str | None, allow_paths: bool) -> tuple[Loaded, Saved | None, tuple[str, ...]]:
     """The config that `source` is or holds, the saved plan around it if there is one, the keys declared harmless. Raises PlannerError."""
     loaded = load(source, token=token, allow_paths=allow_paths)
-    harmless = tuple(str(k) for k in options.get("harmless") or ())
+    harmless = declared(options.get("harmless"))
     if not is_report(loaded.raw):
-        if options.get("saved"):
+        if flag("saved", options.get("saved") or False):
             raise NotAConfig("not_a_saved_plan", field="from", value=source[:120])
         return loaded, None, harmless
     saved = read_back(loaded.raw)
     return saved.loaded(), saved, tuple(dict.fromkeys((*saved.harmless, *harmless)))
+
+
+def declared(given: Any) -> tuple[str, ...]:
+    """Keys declared harmless: a list of texts, or one text with commas. Raises InvalidInput."""
+    if isinstance(given, str):
+        return tuple(k.strip() for k in given.split(",") if k.strip())[:MAX_HARMLESS]
+    keys = given if given is not None else ()
+    if not isinstance(keys, (list, tuple)) or len(keys) > MAX_HARMLESS or not all(isinstance(k, str) for k in keys):
+        raise InvalidInput("not_a_list_of_keys", field="harmless", value=repr(given)[:60], limit=MAX_HARMLESS)
+    return tuple(keys)
 
 
 def _named(source: str) -> str:
@@ -297,9 +315,9 @@ def plan_json(p: CapacityPlan, *, remedies: bool = False, backwards: bool = Fals
     return out
 
 
-def simulation_json(p: CapacityPlan, mix: Mix | None, trace_file: Any = None, *, allow_paths: bool = True) -> dict[str, Any]:
+def simulation_json(p: CapacityPlan, mix: Mix | None, trace_file: Any = None, *, allow_paths: bool = True, seconds: float | None = None) -> dict[str, Any]:
     """The plan's load served step by step, or a trace's requests; {"note": ...} where nothing can be simulated. Raises InvalidInput."""
-    from planner.simulator import simulate
+    from planner.simulator import USUAL, simulate
     from planner.simulator.requests import trace
 
     requests = None
@@ -307,7 +325,8 @@ def simulation_json(p: CapacityPlan, mix: Mix | None, trace_file: Any = None, *,
         if not allow_paths or not isinstance(trace_file, str):
             raise InvalidInput("simulate_trace", field="trace")
         requests = trace(read_bytes(trace_file, "trace"), p.sequences_per_replica)
-    found = simulate(p, requests=requests, mix=mix, rate=p.scenario.request_rate)
+    found = simulate(p, requests=requests, mix=mix, rate=p.scenario.request_rate,
+                     limits=USUAL if seconds is None else replace(USUAL, clock_s=seconds))  # fmt: skip
     return {"note": found.to_json()} if isinstance(found, Note) else found.to_json()
 
 

@@ -8,6 +8,7 @@ PlannerError
 |  |- UnsupportedModel the shape of this model is not known; names the key that stopped us
 |  `- UnsupportedValue a key has a value that the planner does not know
 |- SourceError         the config could not be fetched: hub, network, folder
+|- StoreError          the database of kept plans: absent, unwritable, damaged, full, or without such a row
 |- UnknownName         a GPU, engine or catalog name that is not in the table; offers near ones
 `- DataError           a shipped table is malformed: our fault, found by the tests
 
@@ -66,6 +67,9 @@ class UnsupportedValue(ConfigError): ...
 
 
 class SourceError(PlannerError): ...
+
+
+class StoreError(PlannerError): ...
 
 
 class UnknownName(PlannerError): ...

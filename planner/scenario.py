@@ -5,7 +5,6 @@ None means "the engine's own default". Engines turn a Scenario into a Setting (e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,6 +18,9 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", "mxfp4")
 MAX_TOKENS, MAX_SEQUENCES, MAX_SAMPLES = 100_000_000, 1_000_000, 1024
 MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
+
+ALIASES = {"batch": "sequences", "concurrency": "sequences", "used_memory": "used_memory_bytes"}
+"""Other words for an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +206,18 @@ def from_options(options: Mapping[str, Any], base: Scenario | None = None) -> Sc
 
 
 def _plain_name(name: str, value: Any) -> tuple[str, Any]:
-    if name in ("batch", "concurrency"):
-        return "sequences", value
-    if name == "used_memory":
-        return "used_memory_bytes", value
+    name = ALIASES.get(name, name)
     if name.startswith("no_") and OPTIONS.get(name[3:], Option(kind="")).kind == "flag":
         return name[3:], None if value is None else not _value(name[3:], value)
     return name, value
+
+
+def flag(name: str, value: Any) -> bool:
+    """A switch as text or JSON. Raises InvalidInput."""
+    text = str(value).strip().lower()
+    if text not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+        raise InvalidInput("not_a_flag", field=name, value=repr(text)[:40])
+    return text in ("1", "true", "yes", "on")
 
 
 def _value(name: str, value: Any) -> Any:
@@ -218,10 +225,7 @@ def _value(name: str, value: Any) -> Any:
     if o.kind == "bytes":
         return parse_bytes(value, name)
     if o.kind == "flag":
-        text = str(value).strip().lower()
-        if text not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
-            raise InvalidInput("not_a_flag", field=name, value=text[:40])
-        return text in ("1", "true", "yes", "on")
+        return flag(name, value)
     if o.kind == "text":
         if not isinstance(value, str) or len(value) > o.high or not value.strip():
             raise InvalidInput("not_a_text", field=name, value=repr(value)[:60])
@@ -239,10 +243,10 @@ def _value(name: str, value: Any) -> Any:
         number = (
             float(value) if o.kind in ("fraction", "number") else _seconds(value) if o.kind == "seconds" else int(str(value).replace(",", "").replace("_", ""))
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput("not_a_number", field=name, value=repr(value)[:60]) from None
     low, high = (0.01, 1.0) if o.kind == "fraction" else (o.low, o.high)
-    if isinstance(value, bool) or not math.isfinite(number) or not low <= number <= high:
+    if isinstance(value, bool) or not low <= number <= high:  # and so no NaN
         raise InvalidInput("out_of_range", field=name, value=str(value)[:40], low=low, high=high)
     return number
 

@@ -28,7 +28,7 @@ def parse_bytes(text: str | int, field: str) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         value = text
     else:
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", str(text))
+        match = re.fullmatch(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-zA-Z]*)\s*", str(text))
         if not match or match[2].lower() not in _FACTORS:
             raise InvalidInput("bytes_unreadable", field=field, value=str(text)[:60])
         value = round(float(match[1]) * _FACTORS[match[2].lower()]) if "." in match[1] else int(match[1]) * _FACTORS[match[2].lower()]
@@ -45,6 +45,19 @@ def gib(value: float, digits: int = 2) -> str:
 def gib_number(value: float) -> float:
     """Bytes as a float of GiB, for chart axes and table columns that print their unit themselves."""
     return value / GIB
+
+
+def from_gib(value: float) -> int:
+    """A figure in GiB, as a form gives it, in bytes."""
+    return round(value * GIB)
+
+
+def whole_bytes(value: int) -> str:
+    """Bytes without a rest, in the largest unit that leaves none and as `parse_bytes` reads them: ``48GiB``, ``24564MiB``, ``1000B``."""
+    for factor, unit in ((GIB, "GiB"), (MIB, "MiB")):
+        if value % factor == 0:
+            return f"{value // factor}{unit}"
+    return f"{value}B"
 
 
 def memory(value: float) -> str:

@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.alone)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _history_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Kept plans go to a file of this run, also those of a server that it starts: never to the history of whoever runs the tests."""
+    os.environ["KVLEDGER_DATABASE"] = f"sqlite:///{tmp_path_factory.mktemp('history') / 'kept.sqlite3'}"
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any connection that leaves this machine is a fault of the test or of the product."""

@@ -50,7 +50,7 @@ class _Server(ThreadingHTTPServer):
 
 class FakeHub:
     """`redirect` answers files by a relative 307, as the real hub does; `fail_with`, `delay_s` and `web_page` spoil every answer;
-    without `ranges` every file is sent whole."""
+    without `ranges` every file is sent whole; with `lead_to` every file is a redirect to that address."""
 
     def __init__(self, redirect: bool = False) -> None:
         self.models: dict[str, Model] = {}
@@ -59,6 +59,7 @@ class FakeHub:
         self.delay_s = 0.0
         self.web_page = False
         self.ranges = True
+        self.lead_to = ""
         self.log: list[tuple[str, str, int, dict[str, str]]] = []  # method, path, status, the request's headers
         self.connections: set[socket.socket] = set()
         self._server: ThreadingHTTPServer | None = None
@@ -221,6 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             return self._error(404, "EntryNotFound", "Entry not found", **{"X-Repo-Commit": commit})
         headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(data).hexdigest()}"'}
+        if self.hub.lead_to:
+            return self._send(302, b"", {"Location": self.hub.lead_to, **headers})
         if not direct:  # the real hub's 307 for small files: a relative Location
             return self._send(307, b"", {"Location": f"/api/resolve-cache/models/{repo_id}/{commit}/{name}", **headers})
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")

@@ -15,10 +15,15 @@ from tests.conftest import ROOT
 HEAVY = {"torch", "streamlit", "pandas", "plotly", "transformers"}
 STDLIB = set(sys.stdlib_module_names)
 PLANNER_MAY = {"numpy", "planner"}
-EXTRA = {"planner/sources": {"huggingface_hub"}, "planner/report": {"jinja2", "reportlab", "xlsxwriter"}}
+EXTRA = {
+    "planner/sources": {"huggingface_hub", "httpx2", "httpcore2"},
+    "planner/web": {"starlette"},
+    "planner/report": {"jinja2", "reportlab", "xlsxwriter"},
+    "planner/store": {"sqlalchemy"},
+}
 PROBE_MAY = {
     "planner.model", "planner.cache", "planner.units", "planner.dtypes", "planner.errors", "planner.notes", "planner.messages", "planner.engines.probe",
-    "planner.parallel",
+    "planner.parallel", "planner.environment",
 }  # fmt: skip
 PROBE_MAIN_MAY = PROBE_MAY | {"planner.sources", "planner.readers", "planner.engines"}
 TORCH_FREE = (

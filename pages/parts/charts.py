@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from planner.capacity import CapacityPlan
 from planner.engines.settings import LedgerLine
 from planner.heatmap import HeatMap, gib_cell, log2s, short_count
-from planner.messages import render
+from planner.messages import known_word, render
 from planner.report import colours
 from planner.report.content import distinct_ranks
 from planner.units import count, gib, gib_number
@@ -55,7 +55,7 @@ def bars(p: CapacityPlan) -> go.Figure:
 
 def _bar(code: str, lines: list[tuple[str, LedgerLine]]) -> dict[str, Any]:
     hover = [
-        render("page.bar.hover", {"rank": label, "name": line.name, "gib": gib(line.bytes), "bytes": count(line.bytes), "kind": line.kind})
+        render("page.bar.hover", {"rank": label, "name": line.name, "gib": gib(line.bytes), "bytes": count(line.bytes), "kind": known_word(line.kind)})
         for label, line in lines
     ]
     return {

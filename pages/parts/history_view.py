@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 import streamlit as st
 
 from gpu_probe.uploads import read_result
-from pages.parts import columns, errors, history, jobs, source
+from pages.parts import columns, errors, history, jobs, plan_file, source
+from pages.parts.headline import headline
 from planner import compare
 from planner.errors import InvalidInput
 from planner.messages import render
@@ -34,6 +35,11 @@ def draw() -> None:
         errors.show(errors.caught(e))
         st.info(render("page.history.unavailable"))
         return
+    with errors.shown(stop=False):
+        current: source.Current = s["_current"]
+        p = current.plan()
+        headline(p)
+        plan_file.save_box(current, p)
     owner = history.owner()
     if owner is None:
         if s.get(history.OWNER) == "":

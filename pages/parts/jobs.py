@@ -17,17 +17,15 @@ from pages.parts.source import Current
 from planner.dtypes import KvLayout, kv_layout
 from planner.engines.probe import allocate, chosen_layers, predicted_kv_bytes
 from planner.errors import PlannerError
-from planner.messages import render
+from planner.messages import phase_word, render
 from planner.model import ModelSpec
 from planner.sources import text
-from planner.units import parse_bytes
 
 RESULTS, ERROR, SAID = "_probe_results", "_probe_error", "_probe_said"
 SUITE, SUITE_ERROR, SUITE_SAID = "_suite", "_suite_error", "_suite_said"
 SHOWN, NEWEST = "probe_shown", "_probe_newest"
 MOST_RESULTS = 8
 FLOATS = ("fp32", "bf16", "fp16")
-MEMORY_CAP_BYTES = parse_bytes("4GiB", "memory_cap")
 
 
 @dataclass(slots=True)
@@ -111,7 +109,7 @@ def watch() -> None:
         return
     status = run.poll()
     code = {"start": "page.probe.starting", "wait": "page.suite.wait"}.get(status.phase, "page.probe.running")
-    st.progress(min(1.0, max(0.0, status.fraction)), text=render(code, {"phase": status.phase, "done": status.done, "total": status.total}))
+    st.progress(min(1.0, max(0.0, status.fraction)), text=render(code, {"phase": phase_word(status.phase), "done": status.done, "total": status.total}))
     if status.running:
         return
     s = st.session_state
@@ -137,12 +135,24 @@ def finish_suite(run: SuiteRun) -> None:
 
 def uploaded() -> None:
     """A callback: a result from elsewhere, checked before it is taken."""
-    s = st.session_state
-    file = s["probe_upload"]
+    file = st.session_state["probe_upload"]
     if file is None:
         return
+    _taken(lambda: parsed(file.getvalue(), file.name))
+
+
+def take_parts(parts: Mapping[str, Mapping[str, Any]]) -> None:
+    """The probe's and the suite's results that a saved plan brings along, checked as uploads are. A reconciled log comes back by its text only."""
+    for name in ("probe", "suite"):
+        if name in parts:
+            _taken(lambda name=name: dict(parts[name]))
+
+
+def _taken(read: Callable[[], dict[str, Any]]) -> None:
+    """Into the session, or the fault that the Validate page shows."""
+    s = st.session_state
     try:
-        raw = parsed(file.getvalue(), file.name)
+        raw = read()
         if raw.get("form") == claims.FORM:
             sane(raw)
             claims.read(raw)

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from pages.parts.charts import DARK_INK, LIGHT_INK, MARGIN, swatches
 from planner.layermap import Cell, KindGroup
-from planner.messages import render
+from planner.messages import kind_word, render, said
 from planner.report import colours
 from planner.units import count, memory
 
@@ -43,7 +43,7 @@ def _ink(kind: str) -> str:
 def _layer_hover(c: Cell) -> str:
     if c.shares_with is not None:
         return render("page.layers.hover.shared", {"index": c.index, "other": c.shares_with})
-    return render("page.layers.hover", {"index": c.index, "kinds": " + ".join(c.kinds) or c.kind, "bytes": count(c.bytes)})
+    return render("page.layers.hover", {"index": c.index, "kinds": " + ".join(str(said(kind_word(k))) for k in c.kinds or (c.kind,)), "bytes": count(c.bytes)})
 
 
 def layer_title(groups: Sequence[KindGroup], cells: Sequence[Cell], tokens: int) -> str:
@@ -51,7 +51,7 @@ def layer_title(groups: Sequence[KindGroup], cells: Sequence[Cell], tokens: int)
         return render("page.layers.map.none")
     most = max(groups, key=lambda g: g.bytes)
     total = sum(c.bytes for c in cells)
-    facts = {"most": memory(most.bytes), "total": memory(total), "tokens": count(tokens), "layers": count(len(most.layers)), "kind": most.kind.kind}
+    facts = {"most": memory(most.bytes), "total": memory(total), "tokens": count(tokens), "layers": count(len(most.layers)), "kind": kind_word(most.kind.kind)}
     return render("page.layers.map", facts)
 
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from gpu_probe import measurements
 from gpu_probe.result import ProbeRequest, ProbeResult, ProbeRow
-from pages.parts import jobs, probe_table, tables
+from pages.parts import history, jobs, probe_table, tables
 from pages.parts.errors import plain
 from pages.parts.jobs import Prediction
 from planner.messages import render
@@ -81,6 +81,7 @@ def results(model_name: str) -> None:
         st.download_button(render("page.probe.download"), data=body, file_name="probe-result.json", mime="application/json", on_click="ignore",
                            key="probe_download", icon=":material/download:")  # fmt: skip
         st.button(render("page.probe.forget"), key="probe_forget", on_click=jobs.forget, help=render("page.probe.forget.help"))
+    history.save_box("probe", *probe_table.words_of(result), body.encode)
     if len(found) > 1:
         st.subheader(render("page.probe.compare"), anchor=False)
         probe_table.side_by_side(found)

@@ -69,5 +69,6 @@ def offer(p: CapacityPlan) -> None:
                     {"text": plain(r.text), "colour": "green" if after.fits else "orange", "outcome": plain(outcome), "detail": plain(detail)},
                 ),
                 width="stretch",
+                help=render("page.state.help", {"pool": count(after.kv_pool_bytes), "load": count(after.footprint.per_rank_bytes[after.binding_rank])}),
             )
             st.button(render("page.take"), key=f"take_{i}_{r.code}", on_click=state.take, args=(dict(r.changes),))

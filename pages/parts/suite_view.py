@@ -11,7 +11,7 @@ import streamlit as st
 from gpu_probe import calibration, claims
 from gpu_probe.claims import catalog, report, views
 from gpu_probe.claims.view import View
-from gpu_probe.client import DEVICES, SUITE_LIMITS, SuiteRun
+from gpu_probe.client import DEVICES, SUITE_LIMITS, SuiteRun, allowed
 from pages.parts import errors, jobs, suite_charts, tables
 from pages.parts.errors import plain
 from planner.errors import PlannerError
@@ -48,11 +48,12 @@ def _form() -> None:
                               persist_state="session")  # fmt: skip
         limit = st.number_input(render("page.suite.time_limit"), low, high, 600, key="suite_time_limit", width=130, help=render("page.suite.time_limit.help"),
                                 persist_state="session")  # fmt: skip
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(render("page.suite.start"), key="suite_start", type="primary", disabled=run is not None, on_click=jobs.begin_suite,
-                  args=(tuple(only), str(device), float(limit)))  # fmt: skip
-        st.button(render("page.suite.cancel"), key="suite_cancel", disabled=not isinstance(run, SuiteRun), on_click=jobs.cancel)
-        st.caption(render("page.suite.expected", {"seconds": catalog.expected_seconds(only)}))
+    if allowed():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button(render("page.suite.start"), key="suite_start", type="primary", disabled=run is not None, on_click=jobs.begin_suite,
+                      args=(tuple(only), str(device), float(limit)))  # fmt: skip
+            st.button(render("page.suite.cancel"), key="suite_cancel", disabled=not isinstance(run, SuiteRun), on_click=jobs.cancel)
+            st.caption(render("page.suite.expected", {"seconds": catalog.expected_seconds(only)}))
     if isinstance(run, SuiteRun):
         _watch()
 

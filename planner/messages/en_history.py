@@ -9,7 +9,7 @@ TEXT: dict[str, str] = {
     "page.history.start": "Keep a history in this browser",
     "page.history.owner.browser": "This history belongs to this browser. If its cookie is deleted, the history is lost.",
     "page.history.owner.user": "This history belongs to your login.",
-    "page.history.none": 'Nothing is kept yet. "Save to the history" stands at the end of the Plan page, and under a result on Validate.',
+    "page.history.none": 'Nothing is kept yet. "Save to the history" stands above, at the end of the Plan page, and under a result on Validate.',
     "page.history.nothing_found": "Nothing that is kept has all these words.",
     "page.history.count": "{count} of {limit} kept, {size}",
     "page.history.search": "Search",

@@ -8,6 +8,7 @@ for meaning yet: that is `planner.readers`. Importing this package loads neither
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +20,7 @@ from planner.notes import Note, note
 from planner.sources import catalog, text
 
 _HEAD_BYTES = 64
+_SECRET = re.compile(r"\bhf_[A-Za-z0-9]{16,}|://[^/?#@:]*:[^/?#]*@")  # a token of the hub, or a password in an address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ def load(source: str, *, token: str | None = None, endpoint: str | None = None, 
         raise SourceError("source_empty", field="source")
     if wanted[0] in "{[":
         return load_bytes(_encode(wanted), "")
+    if _SECRET.search(wanted):  # it would stand in the address of the page, in saved plans and in reports
+        raise SourceError("source_with_secret", field="source")
     if wanted[:8].lower() == "catalog:":
         return _from_catalog(wanted[8:].strip())
 

@@ -160,7 +160,9 @@ def _metadata(b: _Bytes, pairs: int) -> dict[str, Any]:
     room = KEPT_IN_ALL
     for _ in range(pairs):
         key = b.text(MAX_KEY)
-        if key in found or not key:
+        if not key:
+            raise NotAConfig("gguf_nameless", name=b.name)
+        if key in found:
             raise NotAConfig("gguf_repeated", field=_plain(key), name=b.name)
         kind = b.number("I")
         found[key] = _list(b, key, room) if kind == _LIST else _value(b, key, kind)

@@ -74,7 +74,7 @@ def _file(heads: list[Head], sizes: list[int]) -> GgufFile:
     tensors: dict[str, Tensor] = {}
     for t in (t for head in heads for t in head.tensors):
         if t.name in tensors:
-            raise NotAConfig("gguf_repeated", field=t.name[:80], name="")
+            raise NotAConfig("gguf_repeated_parts", field=t.name[:80])
         tensors[t.name] = t
     first = heads[0]
     raw = {"model_type": MODEL_TYPE, "gguf_version": first.version, "metadata": first.metadata, "tensors": compact(tensors.values())}

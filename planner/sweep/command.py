@@ -11,15 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from planner.api import declared, model_of
 from planner.errors import InvalidInput
 from planner.messages import render
 from planner.model import ModelSpec
-from planner.readers import read_config
 from planner.scenario import Scenario, from_options
 from planner.sources import load
-from planner.sweep import run
+from planner.sweep import Step, run
 from planner.sweep.files import lines, to_json, write_csv
-from planner.sweep.grid import Grid, prices, read
+from planner.sweep.grid import MAX_POINTS, Grid, prices, read
+from planner.sweep.points import Cancelled
+from planner.sweep.table import Table
 
 EVERY_S = 1.0
 
@@ -28,15 +30,10 @@ def sweep(
     source: str | None, grids: Sequence[str], options: Mapping[str, Any], *, price: str | None = None, out: str | None = None, as_json: bool = False
 ) -> int:
     """Exit code: 0, or 2 where no point could be planned. Raises PlannerError."""
-    chosen = {k: v for k, v in options.items() if k != "harmless"}
     grid = Grid(axes=(), prices=prices(price))
     for given in grids:
         grid = grid.over(read(given))
-    if not source and not grid.values("model"):
-        raise InvalidInput("sweep_no_model", field="source")
-    base = from_options(chosen, Scenario(model=(source or "").strip()[:400] or Scenario().model))
-    opener = partial(_opened, token=os.environ.get("HF_TOKEN"), harmless=tuple(options.get("harmless") or ()))
-    table = run(grid, base, opener, partial(load, token=os.environ.get("HF_TOKEN")), step=_shown() if sys.stderr.isatty() else None)
+    table = swept(source or "", grid, options, token=os.environ.get("HF_TOKEN"), step=_shown() if sys.stderr.isatty() else None)
     answer = to_json(table)
     if out:
         try:
@@ -54,9 +51,23 @@ def sweep(
     return 0 if table.count("refused") < table.points else 2
 
 
-def _opened(name: str, *, token: str | None, harmless: tuple[str, ...]) -> tuple[ModelSpec, Mapping[str, Any]]:
-    loaded = load(name, token=token)
-    return read_config(loaded.raw, loaded.name, harmless=harmless), loaded.provenance
+def swept(source: str, grid: Grid, options: Mapping[str, Any], *, token: str | None = None, allow_paths: bool = True, step: Step | None = None,
+          most: int = MAX_POINTS) -> Table:  # fmt: skip
+    """The points of `grid`, with `options` under it; `token` and `allow_paths` as in planner.sources. Raises PlannerError."""
+    if not source.strip() and not grid.values("model"):
+        raise InvalidInput("sweep_no_model", field="source")
+    chosen = {k: v for k, v in options.items() if k != "harmless"}
+    base = from_options(chosen, Scenario(model=source.strip()[:400].strip() or Scenario().model))
+    given: dict[str, Any] = {"token": token, "allow_paths": allow_paths}
+    keys = declared(options.get("harmless"))
+
+    def opened(name: str) -> tuple[ModelSpec, Mapping[str, Any]]:
+        if step is not None and not step(0, grid.points):  # a hub may be slow
+            raise Cancelled
+        loaded = load(source if name == base.model and source.strip() else name, **given)  # a config as text is longer than its name here
+        return model_of(loaded, keys), loaded.provenance
+
+    return run(grid, base, opened, partial(load, **given), step=step, most=most)
 
 
 def _shown() -> Any:

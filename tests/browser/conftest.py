@@ -92,7 +92,11 @@ class Visit:
         """The script ended, and tables and charts, which load their code late, are there."""
         self.page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=25_000)
         self.page.wait_for_timeout(400)
-        self.page.wait_for_function("document.querySelectorAll('[data-testid=\"stSkeleton\"]').length === 0", timeout=15_000)
+        for _ in range(150):  # not wait_for_function, whose eval the page forbids
+            if not self.page.locator('[data-testid="stSkeleton"]').count():
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError("a chart or a table did not come")
 
     def metric(self, label: str) -> str:
         return str(self.page.locator('[data-testid="stMetric"]').filter(has_text=label).locator('[data-testid="stMetricValue"]').inner_text())

@@ -62,10 +62,7 @@ def test_a_plan_and_its_report_by_keyboard_alone(visit: Make) -> None:
     def reach(name: str, role: str, most: int = 60) -> None:
         for _ in range(most):
             page.keyboard.press("Tab")
-            if page.evaluate(
-                "[n, r] => { const e = document.activeElement; return e.matches(r) && (e.getAttribute('aria-label') || e.innerText).trim() === n }",
-                [name, role],
-            ):
+            if page.evaluate(FOCUSED, [name, role]):
                 return
         pytest.fail(f"{name} is not reached")
 

@@ -160,7 +160,7 @@ def test_the_probe_runs_to_its_end(visit: Make) -> None:
 
 def api(base: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(urllib.request.Request(base + path, data=body), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(base + path, data=body, headers={"Content-Type": "application/json"}), timeout=10) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as e:
         return e.code, json.load(e)
@@ -179,4 +179,4 @@ def test_the_json_api_answers_as_the_command_line_does(base: str) -> None:
         ("/api/melt", b'{"source": "catalog:Llama-2-13B"}', "command"),
     ):
         status, out = api(base, path, body)
-        assert (status in (400, 413), out["error"]["field"]) == (True, field), path
+        assert (status in (400, 404, 413), out["error"]["field"]) == (True, field), path

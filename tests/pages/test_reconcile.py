@@ -123,3 +123,9 @@ def test_the_page_opens_by_its_address() -> None:
     at = fresh(model="Llama-3.1-8B")
     at.switch_page("reconcile.py").run()
     assert not at.exception
+
+
+def test_iteration_stats_of_trtllm_are_read(page: AppTest) -> None:
+    paste(page, '{"iter": 1, "kvCacheStats": {"maxNumBlocks": 7240, "tokensPerBlock": 64, "freeNumBlocks": 7000}}')
+    assert not page.error
+    assert [row[1:3] for row in rows(page)] == [["Blocks", "7240"], ["Block size", "64"]]

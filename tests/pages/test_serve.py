@@ -67,3 +67,8 @@ def test_any_plan_gets_an_answer(query: dict[str, str]) -> None:
     page = serve(**query)
     assert page.metric or page.info
     assert not page.error
+
+
+def test_a_plan_that_does_not_fit_has_times_only_as_if() -> None:
+    assert "does not fit" in serve(model="Llama-3.1-405B").warning[0].value
+    assert not serve(sequences="8").warning

@@ -180,6 +180,19 @@ def test_nothing_listens(endpoint: str) -> None:
     assert caught.value.code in ("hub_unreachable", "hub_odd_answer")
 
 
+def test_search_finds_what_writes_text_and_shows_nothing_but_ids() -> None:
+    """A model that also reads pictures counts, one that draws does not; a name that could be markup is no id."""
+    with FakeHub() as hub:
+        for name, kind in (
+            ("acme/draws", "text-to-image"),
+            ("acme/sees", "image-text-to-text"),
+            ("acme/says", "text-generation"),
+            ("acme/[s](http://x)", None),
+        ):
+            hub.add(name, {}, info={"pipeline_tag": kind})
+        assert client.search("s", endpoint=hub.url) == ("acme/sees", "acme/says")
+
+
 def test_search(plain: FakeHub) -> None:
     assert client.search("llama", endpoint=plain.url) == ("acme/tiny-llama", "acme/gated-llama", "meta-llama/Llama-3.1-8B")
     assert client.search("llama", 1, endpoint=plain.url) == ("acme/tiny-llama",)
