@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import charts, errors, mix_view, plan_file, remedy, source, state, tables
+from pages.parts import charts, errors, look, mix_view, plan_file, remedy, source, state, tables
 from pages.parts.headline import headline
 from planner.claims import claims
 from planner.heatmap import heat_map
@@ -30,6 +30,7 @@ def take_cell() -> None:
 with errors.shown():
     p = current.plan()
     headline(p)
+    look.answer_first()
     if not p.fits:
         remedy.offer(p)
     st.markdown(render("page.chart.title", {"title": errors.plain(charts.bar_title(p))}))

@@ -1,6 +1,13 @@
 """How the pages are set where Streamlit's own settings do not reach: less air, tables that scroll within themselves, captions dark enough to
 read, a phone's width."""
 
+from __future__ import annotations
+
+import time
+
+import streamlit as st
+
+FIRST_VIEW_S = 0.9
 COLOURS = {"fits": "green", "tight": "orange", "no": "red"}
 """Of the states of a plan, beside their words."""
 
@@ -30,3 +37,13 @@ _RULES = """
 }
 """
 STYLE = f"<style>{_RULES}</style>"
+
+
+def answer_first() -> None:
+    """In the first view of a session the script rests here: the browser draws the answer, then loads and runs the charts' library (5 MB of
+    script), which keeps it busy for a second. Not where no browser looks."""
+    s = st.session_state
+    if not s.get("_seen"):
+        s["_seen"] = True
+        if st.context.headers.get("User-Agent"):
+            time.sleep(FIRST_VIEW_S)
