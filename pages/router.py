@@ -28,6 +28,7 @@ ICONS = {
     "learn": ":material/school:",
 }
 
+language.begin()
 # An emoji: an icon of Streamlit's own set would be fetched from outside.
 st.set_page_config(page_title=render("app.title"), page_icon="\N{BAR CHART}", layout="wide")
 st.html(look.STYLE)

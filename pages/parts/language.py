@@ -24,6 +24,12 @@ def of_reader() -> str | None:
     return wanted if wanted in messages.languages() else None
 
 
+def begin() -> None:
+    """Once a run: to ask the session for every text is dear."""
+    messages.choose(None)
+    messages.choose(messages.language())
+
+
 def draw() -> None:
     """The list of languages, each by its own name."""
     names = messages.languages()

@@ -56,6 +56,11 @@ def listen(ask: Callable[[], str | None]) -> None:
         _elsewhere.append(ask)
 
 
+def choose(code: str | None) -> None:
+    """What is spoken in this thread or task from now on; None: as before any choice."""
+    _chosen.set(code)
+
+
 @contextmanager
 def speaking(code: str) -> Iterator[None]:
     """Everything within is said in `code`, in this thread or task."""

@@ -4,12 +4,6 @@ required (KVLEDGER_REQUIRE_BROWSER=1). CHROMIUM names another browser, KVLEDGER_
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.served import chromium_path, served
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--disable-domain-reliability", "--no-default-browser-check",
 )  # fmt: skip
 DESKTOP = {"width": 1280, "height": 900}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 
 
 def _missing(reason: str) -> None:
@@ -38,8 +33,8 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ImportError:
         _missing("playwright is not installed (requirements-dev.txt)")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-    if not Path(path).exists():
+    path = chromium_path()
+    if not path:
         _missing("no Chromium on this machine (set CHROMIUM)")
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
@@ -48,29 +43,12 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def base(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base(chromium: Any) -> Iterator[str]:
     """The app's address, as `make run` serves it."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log"
-    with log.open("w") as out:
-        server = subprocess.Popen([sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)], cwd=ROOT, stdout=out, stderr=out)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(150):
-            try:
-                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        else:
-            pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
-        yield address
-        assert "Traceback" not in log.read_text(), log.read_text()[-3000:]
-    finally:
-        server.terminate()
-        server.wait(15)
+    with served() as server:
+        yield server.address
+        log = server.log.read_text()
+        assert "Traceback" not in log, log[-3000:]
 
 
 @dataclass
@@ -92,7 +70,7 @@ class Visit:
         """The script ended, and tables and charts, which load their code late, are there."""
         self.page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=25_000)
         self.page.wait_for_timeout(400)
-        for _ in range(150):  # not wait_for_function, whose eval the page forbids
+        for _ in range(150):
             if not self.page.locator('[data-testid="stSkeleton"]').count():
                 return
             self.page.wait_for_timeout(100)
@@ -113,9 +91,11 @@ class Visit:
     def shot(self, name: str) -> None:
         if folder := os.environ.get("KVLEDGER_SHOTS"):
             height = self.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-            self.page.set_viewport_size({"width": self.page.viewport_size["width"], "height": height + 20})
+            seen = self.page.viewport_size
+            self.page.set_viewport_size({"width": seen["width"], "height": height + 20})
             self.settle()
             self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
+            self.page.set_viewport_size(seen)
 
 
 @pytest.fixture

@@ -63,12 +63,6 @@ def test_what_one_browser_keeps_another_never_sees(visit: Make) -> None:
     assert "the plan of A" not in history(a)
 
 
-def test_a_phone_shows_it_whole(visit: Make) -> None:
-    v = visit(viewport={"width": 390, "height": 844}, device_scale_factor=2, is_mobile=True, has_touch=True)
-    history(v)
-    assert v.sideways() == 0
-
-
 def test_a_reload_and_back_keep_every_choice_of_the_address(visit: Make) -> None:
     v = visit()
     wanted = {"sequences=24", "kv_dtype=fp8", "target_itl=0.05", "lengths=512%2B128"}

@@ -124,15 +124,6 @@ def test_uploads_that_are_broken_say_so_on_the_page(visit: Make) -> None:
     assert page.locator('[data-testid="stException"]').count() == 0
 
 
-@pytest.mark.parametrize(("name", "path"), [("phone", "/"), ("phone_validate", "/validate"), ("phone_report", "/report")])
-def test_a_phone_has_no_sideways_scroll(visit: Make, name: str, path: str) -> None:
-    v = visit(viewport={"width": 390, "height": 844}, device_scale_factor=2, is_mobile=True, has_touch=True)
-    page = v.open(path)
-    assert v.sideways() == 0
-    assert page.locator(".st-key-tokens input").first.is_visible()
-    v.shot(name)
-
-
 def test_the_dark_theme(visit: Make) -> None:
     v = visit(color_scheme="dark")
     v.open("/?model=Gemma-3-27B&gpus=2")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import PHONE, Visit
 
 pytestmark = pytest.mark.browser
-PHONE = {"is_mobile": True, "has_touch": True, "device_scale_factor": 2}
 CARDS = '.st-key-headline [data-testid="stMetric"]'
 
 
-@pytest.mark.parametrize(("width", "height", "options"), [(1280, 800, {}), (390, 844, PHONE)], ids=["laptop", "phone"])
-def test_the_answer_is_above_the_fold(visit: Callable[..., Visit], width: int, height: int, options: dict[str, object]) -> None:
-    v = visit(viewport={"width": width, "height": height}, **options)
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["laptop", "phone"])
+def test_the_answer_is_above_the_fold(visit: Callable[..., Visit], options: dict[str, Any]) -> None:
+    v = visit(**options)
+    height = options["viewport"]["height"]
     page = v.open()
     assert v.sideways() == 0
     cards = page.locator(CARDS)
