@@ -176,11 +176,6 @@ def _run(options: argparse.Namespace, request: ProbeRequest, out: Out) -> ProbeR
         raise (refused or e) from e  # what the default runner said comes first
 
 
-def load_model(source: str, name: str, harmless: Collection[str] = ()) -> ModelSpec:
-    """The model of a SOURCE; ``-``: the config on standard input."""
-    return read_model(*load_raw(source, name), harmless)
-
-
 def read_model(raw: dict[str, Any], name: str, harmless: Collection[str] = ()) -> ModelSpec:
     from planner.readers import read_config
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import editor, errors, hub_search, inputs, language, look, source
+from pages.parts import editor, errors, hub_search, inputs, language, look, source, state
 from planner import hardware
 from planner.errors import PlannerError
 from planner.messages import render
@@ -38,6 +38,7 @@ pages = {
 }
 # The default page's address is the root alone: /plan is the same page once more, which the navigation does not list.
 again = st.Page(HERE / "plan.py", title=render("page.plan"), url_path="plan", visibility="hidden")
+state.begin()
 page = st.navigation([*pages.values(), again], position="top")
 name = next((n for n, p in pages.items() if p.url_path == page.url_path), "plan")
 with st.container(horizontal=True, vertical_alignment="center", key="page_head"):

@@ -1,4 +1,5 @@
-"""Every KVLEDGER_* variable of the environment: its kind, its default and its bounds, read in this one place.
+"""Every KVLEDGER_* variable of the environment: its kind, its default and its bounds, read in this one place
+(but for the language, which planner/messages reads too: an error of this module is said in it).
 
 A value that cannot be, and a name that is not here, are refused at the start of the server (`check`), never passed over. What a value was
 is in no message: an address may hold a password.

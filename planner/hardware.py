@@ -16,7 +16,6 @@ from planner.errors import DataError, InvalidInput, UnknownName
 from planner.notes import Note, note
 from planner.units import GIB, MAX_BYTES, MIB
 
-DEFAULT = "H100 SXM"
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp4", "int8")
 _FILE = Path(__file__).parent / "data" / "hardware.toml"
 

@@ -31,10 +31,6 @@ class HeatMap:
     fits: tuple[tuple[bool, ...], ...]
     line: tuple[tuple[int, int], ...]
 
-    @property
-    def fitting_cells(self) -> int:
-        return sum(map(sum, self.fits))
-
 
 def heat_map(p: CapacityPlan) -> HeatMap:
     """Powers of two up to the model's limit (and the chosen length) and up to 256 sequences (or the chosen number)."""

@@ -11,45 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tests.browser.conftest import DESKTOP, FLAGS
-from tests.conftest import CONFIGS, ROOT
+from tests.conftest import CONFIGS
+from tests.served import chromium_path, served
 
 METRIC = '[data-testid="stMetric"]'
 LOAD = "KV cache of the load"
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    words = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.fileWatcherType", "none"]
-    with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            for _ in range(300):
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1).close()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            child.terminate()
-            child.wait(15)
 
 
 def wait_for(page: Any, figure: str) -> None:
@@ -130,11 +102,12 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     from playwright.sync_api import sync_playwright
 
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
-    if not Path(path).is_file():
+    path = chromium_path()
+    if not path:
         sys.exit("no Chromium: set CHROMIUM")
     load = os.getloadavg()[0]
-    with server() as base, sync_playwright() as p:
+    with served("--server.fileWatcherType", "none") as server, sync_playwright() as p:
+        base = server.address
         browser = p.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
         first_figure(browser, base)  # the server imports what it needs
         said("a fresh tab to its first figure", [first_figure(browser, base) for _ in range(rounds)])

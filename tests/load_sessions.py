@@ -13,12 +13,9 @@ import asyncio
 import json
 import os
 import random
-import socket
 import statistics
-import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,8 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import connect
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.served import served
+
 CHANGES = {"sequences": (1, 8, 16, 32, 64, 128), "tokens": (1024, 2048, 4096, 8192, 16_384, 32_768)}
 MIB = 2**20
 
@@ -154,29 +152,13 @@ def main() -> int:
     options.add_argument("--pause", type=float, default=20.0, help="mean seconds between two changes of one session")
     options.add_argument("--port", type=int, default=0)
     given = options.parse_args()
-    port = given.port
-    if not port:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), "--server.fileWatcherType", "none"]
-    server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=2).close()
-                break
-            except OSError:
-                time.sleep(0.2)
-        url = f"ws://127.0.0.1:{port}/_stcore/stream"
+    with served("--server.fileWatcherType", "none", port=given.port) as server:
+        url = f"{server.address.replace('http', 'ws')}/_stcore/stream"
         asyncio.run(run(url, server.pid, 1, 1.0, 0.2))  # imports, tables
         idle, load, cpu = resident(server.pid), os.getloadavg()[0], computed(server.pid)
         seen = asyncio.run(run(url, server.pid, given.sessions, given.seconds, given.pause))
         found = figures(seen, given.sessions, given.seconds, idle) | {"pause_s": given.pause, "load_before": round(load, 1)}
         found["cpu_s_a_run"] = round((computed(server.pid) - cpu) / max(1, found["reruns"] + given.sessions), 3)
-    finally:
-        server.terminate()
-        server.wait(20)
     print(json.dumps(found, indent=1))
     return 1 if found["errors"] else 0
 

@@ -28,6 +28,15 @@ def test_every_path_exists(name: str) -> None:
             assert elsewhere or any(p.exists() for p in places), f"{name} names {path}"
 
 
+def test_every_file_that_code_names_exists() -> None:
+    gone = []
+    for folder in ("planner", "pages", "gpu_probe", "tests"):
+        for path in sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".toml", ".md")):
+            named = re.findall(r"(?<![\w/.-])(?:planner|pages|gpu_probe|tests)/[\w/]+\.(?:py|toml|md|json)\b", path.read_text())
+            gone += [f"{path.relative_to(ROOT)} names {n}" for n in named if not (ROOT / n).exists()]
+    assert not gone
+
+
 def test_the_number_followed_is_the_products() -> None:
     figure = 1_073_741_824
     assert f"{figure:,}" in text("ARCHITECTURE.md")

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_probe import compare, measure
 from gpu_probe import device as devices
+from gpu_probe import measure
 from gpu_probe.attention import PagedAttention
+from gpu_probe.figures.groups import fragmentation, group_reports, layer_lines
 from gpu_probe.session import Trace
 from gpu_probe.setup import Setup
 from planner.cache import Pool
@@ -53,7 +54,7 @@ def count(
     request = setup.request
     held = measure.held(attention.cache)
     load = (request.batch, request.tokens(), request.shared_tokens())
-    groups = compare.group_reports(pools, request, held, trace.prefill_blocks, request.tokens())
+    groups = group_reports(pools, request, held, trace.prefill_blocks, request.tokens())
     levels = devices.levels(setup.device, measure.storage_bytes([weights, attention.cache]))
     workspace = measure.workspace_bytes(attention)
     return Counted(
@@ -63,11 +64,11 @@ def count(
         weights=(weights_predicted, measure.storage_bytes(weights)),
         read=(predicted_read_bytes(model, layers, setup.kv, request.batch, request.tokens()), trace.last_step_bytes_gathered),
         groups=tuple(groups),
-        lines=tuple(compare.layer_lines(pools, request, held)),
+        lines=tuple(layer_lines(pools, request, held)),
         levels=levels,
         slack=devices.slack(setup.device, levels, workspace),
         workspace=workspace,
-        waste=compare.fragmentation(pools, groups, request, model.max_context_tokens),
+        waste=fragmentation(pools, groups, request, model.max_context_tokens),
         peaks=trace.peaks,
         working=working,
         pools=pools,

@@ -76,7 +76,8 @@ def check(
         os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
     import torch
 
-    from gpu_probe.gpu_check.steps import Setting, steps
+    from gpu_probe.gpu_check.steps import steps
+    from gpu_probe.gpu_check.tools import Setting
 
     if not dry and not torch.cuda.is_available():
         raise InvalidInput("probe_no_gpu", field="device", torch=torch.__version__)

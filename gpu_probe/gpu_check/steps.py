@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,14 +20,10 @@ from torch import Tensor
 
 from gpu_probe import device as devices
 from gpu_probe.backends import triton_decode as td
+from gpu_probe.gpu_check.sweep import sweep
+from gpu_probe.gpu_check.tools import Result, Setting, pages, timed
 from gpu_probe.result import ProbeRequest
-from planner.model import ModelSpec
 from planner.units import GIB, MIB
-
-Result = dict[str, Any]
-ReadConfig = Callable[[Mapping[str, Any], str], ModelSpec]
-ROTATED_BYTES = 512 * MIB
-"""What the rounds of a timing walk through in turn, so that no round finds its rows in a cache."""
 
 GQA_CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "torch_dtype": "bfloat16", "num_hidden_layers": 32,
@@ -42,17 +37,6 @@ MLA_CONFIG = {
     "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "max_position_embeddings": 163840,
 }  # fmt: skip
 """Shapes of Llama-3.1-8B and of DeepSeek-V2-Lite."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Setting:
-    """`deadline`: time.monotonic() by which a sweep must end. `found`: results of earlier steps, by name."""
-
-    dry: bool
-    read_config: ReadConfig
-    deadline: float
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    found: dict[str, Result] = field(default_factory=dict)
 
 
 def facts(setting: Setting) -> Result:
@@ -256,61 +240,6 @@ def _probe(setting: Setting, config: Mapping[str, Any], name: str) -> Result:
     }  # fmt: skip
 
 
-# -- tools
-
-
-def pages(
-    device: torch.device, batch: int, tokens: int, page: int, rows: Sequence[tuple[int, int]], dtype: torch.dtype, *, copies: int = 1, ragged: bool = False
-) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    """Pools [N, page, kv_heads, dim], `copies` block tables [batch, M] over different, shuffled blocks, and the lengths."""
-    columns = -(-tokens // page)
-    blocks = copies * batch * columns
-    pools = [torch.randn(blocks, page, *row, device=device, dtype=torch.bfloat16).to(dtype) for row in rows]
-    tables = torch.randperm(blocks, device=device).view(copies, batch, columns).to(torch.int32)
-    lengths = torch.full((batch,), tokens, dtype=torch.int32, device=device)
-    if ragged:
-        lengths[1:] = torch.randint(tokens // 2, tokens, (batch - 1,), device=device, dtype=torch.int32)
-    return pools, list(tables), lengths
-
-
-def timed(setting: Setting, calls: Sequence[Callable[[], object]], *, captured: bool = False, rounds: int = 7) -> float:
-    """Seconds of one call, best of `rounds` walks through `calls`. `captured`: the walk is one CUDA graph, without launch costs."""
-    if setting.device.type != "cuda":
-        return min(_walk_cpu(calls) for _ in range(2 if setting.dry else rounds)) / len(calls)
-
-    def walk() -> None:
-        for call in calls:
-            call()
-
-    replay = walk
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        walk()
-    torch.cuda.current_stream().wait_stream(side)
-    if captured:
-        made = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(made):
-            walk()
-        replay = made.replay
-    best = float("inf")
-    for _ in range(rounds):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        replay()
-        end.record()
-        torch.cuda.synchronize()
-        best = min(best, start.elapsed_time(end) / 1e3)
-    return best / len(calls)
-
-
-def _walk_cpu(calls: Sequence[Callable[[], object]]) -> float:
-    start = time.perf_counter()
-    for call in calls:
-        call()
-    return time.perf_counter() - start
-
-
 def _levels(device: torch.device) -> dict[str, int]:
     if device.type != "cuda":
         return {"process": devices.memory_now(device)["host_rss_bytes"]}
@@ -346,7 +275,5 @@ print(float((torch.ones(4) * 2).sum()))
 
 def steps() -> Iterator[tuple[str, Callable[[Setting], Result]]]:
     """In order: what decides most comes first, the sweep takes what is left."""
-    from gpu_probe.gpu_check.sweep import sweep
-
     for step in (facts, ceilings, accounting, out_of_memory, fp8, kernels, graph, probe_gqa, probe_mla, sweep, ceilings_again):
         yield step.__name__, step

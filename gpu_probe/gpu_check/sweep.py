@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from gpu_probe import device as devices
 from gpu_probe.backends import triton_decode as td
-from gpu_probe.gpu_check.steps import ROTATED_BYTES, Result, Setting, pages, timed
+from gpu_probe.gpu_check.tools import ROTATED_BYTES, Result, Setting, pages, timed
 from planner.units import GIB
 
 SIZES = ((16, 16_384), (1, 65_536), (64, 8192), (1, 4096))

@@ -9,7 +9,7 @@ import streamlit as st
 from pages.parts import errors, source
 from planner.errors import PlannerError, SourceError
 from planner.messages import render
-from planner.sources import hub
+from planner.sources import hub, hub_address
 
 FOUND = "_hub_found"
 MOST, SHORTEST = 10, 2
@@ -39,7 +39,7 @@ def _typed() -> None:
 def _ask(text: str, where: str) -> None:
     s = st.session_state
     try:
-        if "/" in text and hub.address_of(text) is not None:  # an id or a page's address needs no search
+        if "/" in text and hub_address.address_of(text) is not None:  # an id or a page's address needs no search
             _model(text)
             return
         if sum(c.isalnum() for c in text) < SHORTEST:

@@ -33,7 +33,6 @@ ADVANCED = (*CHOICES, *NUMBERS, *FRACTIONS, *state.TEXTS, *FLAGS, *LOAD, *(name 
 
 def draw() -> source.Current:
     """Raises PlannerError where the choices or the model cannot be; the widgets stay, to be corrected."""
-    state.begin()
     start.draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="main_inputs"):
         _text_choice("model", catalog.names(), width=230, on_change=source.leave_own)

@@ -20,8 +20,18 @@ def of_reader() -> str | None:
     """What this session chose, asks for in its address or has its browser set to; None outside a session."""
     if get_script_run_ctx(suppress_warning=True) is None:
         return None
-    wanted = st.session_state.get(KEY) or st.query_params.get(KEY) or (st.context.locale or "").split("-")[0].lower()
+    wanted = st.session_state.get(KEY) or st.query_params.get(KEY) or _of_browser()
     return wanted if wanted in messages.languages() else None
+
+
+def _of_browser() -> str:
+    return (st.context.locale or "").split("-")[0].lower()
+
+
+def asked() -> str | None:
+    """Once a session: the language of its address, where that is another than the browser's own."""
+    st.session_state[KEY] = now = of_reader() or ENGLISH
+    return now if now != _of_browser() and KEY in st.query_params else None
 
 
 def begin() -> None:
@@ -31,11 +41,13 @@ def begin() -> None:
 
 
 def draw() -> None:
-    """The list of languages, each by its own name."""
-    names = messages.languages()
+    """The list of languages, each by its own name. One that is not the browser's own stays in the address on every page."""
+    names, own = messages.languages(), _of_browser()
     st.session_state.setdefault(KEY, of_reader() or ENGLISH)
     st.selectbox(render("page.language"), list(names), format_func=lambda code: names[code], key=KEY, on_change=_to_address,
                  label_visibility="collapsed", width=120)  # fmt: skip
+    if KEY not in st.query_params and st.session_state[KEY] != (own if own in names else ENGLISH):
+        _to_address()
 
 
 def _to_address() -> None:

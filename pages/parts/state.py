@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.parts import language
 from pages.parts.errors import plain
 from planner.errors import PlannerError
 from planner.messages import render
@@ -31,26 +32,47 @@ DEFAULTS = Scenario()
 
 
 def begin() -> None:
-    """Once a session: what the address asks for and cannot be is said, and takes its default."""
+    """Before the navigation is drawn. Once a session: what the address asks for and cannot be is said, and takes its default."""
     s = st.session_state
     if "_begun" in s:
+        _ask_again()
         return
     s["_begun"], s["_own"], s["_uploads"], s["_link_faults"], s["_carried"] = True, None, {}, [], {}
     s["_mix"] = s["_mix_fault"] = None
+    spoken = language.asked()
+    s["_asked"] = {language.KEY: spoken} if spoken else {}
     asked = {k: v for k, v in st.query_params.to_dict().items() if k in OPTIONS}
     bad = set()
     for name, value in asked.items():
         try:
-            from_options({name: value})
+            found = getattr(from_options({name: value}), name)
         except PlannerError as e:
             bad.add(name)
             s["_link_faults"].append(e.message)
+        else:
+            if name not in UNBOUND and found != getattr(DEFAULTS, name):
+                s["_asked"][name] = value if name in TEXTS else found
     carried = {k: v for k, v in asked.items() if k in CARRIED and k not in bad}
     if carried:
         chosen = from_options(carried)
         s["_carried"] = {name: getattr(chosen, name) for name in CARRIED}
         if "tokens" not in asked:
             s["tokens"] = chosen.tokens
+    lengths_text()
+
+
+def _ask_again() -> None:
+    """What the link asked for and the browser has dropped is set again, until the browser has it.
+
+    On a change of page the browser keeps the parameters of widgets that it has drawn, and drops the others: whoever goes on before the first
+    page stands would lose the link. The session still knows it, or never did, as the run may have ended early; the browser must be told."""
+    s = st.session_state
+    lost = {name: value for name, value in s["_asked"].items() if name not in st.query_params and s.get(name, value) == value}
+    for name, value in lost.items():
+        if name not in s and name not in MAIN:
+            s["_advanced"], st.query_params[name] = True, str(value)
+        s[name] = value
+    s["_asked"] = lost and s["_asked"]
 
 
 def keep_in_address() -> None:

@@ -43,12 +43,6 @@ class Interval:
         """Whether both can stand for the same true value."""
         return self.low <= other.high and other.low <= self.high
 
-    def whole_inside(self, step: float = 1.0) -> bool:
-        """Whether a whole multiple of `step` lies inside."""
-        from math import floor
-
-        return floor(self.high / step) * step >= self.low
-
 
 def _of(value: Interval | float) -> Interval:
     return value if isinstance(value, Interval) else Interval(value, value)

@@ -33,15 +33,13 @@ CLAIMS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """`kind`: lines | bars. Each series: (name, colour's key, values over `x`). `x` as numbers (lines, powers of two) or labels (bars).
-    `in_bytes`: the values are bytes."""
+    """`kind`: lines | bars. Each series: (name, colour's key, values over `x`). `x` as numbers (lines, powers of two) or labels (bars)."""
 
     kind: str
     title: str
     x_title: str
     x: tuple[Any, ...]
     series: tuple[tuple[str, str, tuple[float, ...]], ...]
-    in_bytes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Indexers beside windows or states: dots3-note, GLM-5.3-Flash (glm5_next) and Qwen4-Exp.
 
 An index key chooses which rows are read. Where the family pools keys, an engine needs one row a pool; transformers 5.24 keeps every
-token's (quirks `transformers_index_*`, applied in engines/transformers.py; run on small models).
+token's (quirks `transformers_index_*`, applied in engines/transformers/; run on small models).
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ def load(source: str, *, token: str | None = None, endpoint: str | None = None, 
         if "/" not in wanted and catalog.name_of(wanted) is not None:
             return _from_catalog(wanted)
 
-    from planner.sources import hub
+    from planner.sources import hub_address
 
-    address = hub.address_of(wanted, endpoint)
+    address = hub_address.address_of(wanted, endpoint)
     if address is not None:
         return _from_hub(address, token, endpoint)
     if "/" in wanted or len(wanted) > 100 or any(c.isspace() for c in wanted):
@@ -104,7 +104,7 @@ def _from_catalog(name: str) -> Loaded:
 
 
 def _from_hub(address: Any, token: str | None, endpoint: str | None) -> Loaded:
-    from planner.sources import hub
+    from planner.sources import hub, hub_address
 
     fetched = hub.fetch(address, token=token, endpoint=endpoint)
     if fetched.gguf is not None:
@@ -120,9 +120,9 @@ def _from_hub(address: Any, token: str | None, endpoint: str | None) -> Loaded:
         "sha256": _sha256(fetched.data),
         "gated": fetched.gated,
     }
-    base = hub.endpoint_of(endpoint)
-    if base != hub.DEFAULT_ENDPOINT:
-        provenance["hub"] = hub.host_of(base)
+    base = hub_address.endpoint_of(endpoint)
+    if base != hub_address.DEFAULT_ENDPOINT:
+        provenance["hub"] = hub_address.host_of(base)
     if fetched.parameters:
         provenance["safetensors_parameters"] = fetched.parameters
     if fetched.weight_bytes:
@@ -259,16 +259,16 @@ def _from_gguf_bytes(data: bytes, shown: str) -> Loaded:
 
 
 def _from_hub_gguf(fetched: Any, endpoint: str | None) -> Loaded:
-    from planner.sources import hub
+    from planner.sources import hub_address
 
     address, found = fetched.address, fetched.gguf
     provenance: dict[str, Any] = {
         "kind": "hub", "repo_id": address.repo_id, "revision": address.revision, "commit": fetched.commit, "file": address.file,
         "gated": fetched.gated, **found.facts,
     }  # fmt: skip
-    base = hub.endpoint_of(endpoint)
-    if base != hub.DEFAULT_ENDPOINT:
-        provenance["hub"] = hub.host_of(base)
+    base = hub_address.endpoint_of(endpoint)
+    if base != hub_address.DEFAULT_ENDPOINT:
+        provenance["hub"] = hub_address.host_of(base)
     return Loaded(name=address.repo_id, raw=found.raw, provenance=provenance, notes=found.notes)
 
 

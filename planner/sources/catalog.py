@@ -15,7 +15,6 @@ from typing import Any
 
 from planner.errors import DataError, UnknownName
 
-DEFAULT = "Llama-3.1-8B"
 _FILE = Path(__file__).parent.parent / "data" / "catalog.json"
 
 

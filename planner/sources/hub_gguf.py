@@ -11,7 +11,8 @@ from typing import Any
 from planner.errors import SourceError
 from planner.sources import gguf_files
 from planner.sources.gguf import Read
-from planner.sources.hub import Address, told
+from planner.sources.hub import told
+from planner.sources.hub_address import Address
 
 DEADLINE_S = 60.0  # for the headers of all parts
 MAX_NAMES = 4  # that an error lists

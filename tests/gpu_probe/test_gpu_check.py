@@ -21,6 +21,7 @@ from gpu_probe import gpu_check
 from gpu_probe.backends import triton_decode as td
 from gpu_probe.gpu_check import steps as gpu_steps
 from gpu_probe.gpu_check import sweep as gpu_sweep
+from gpu_probe.gpu_check import tools
 from planner.errors import InvalidInput
 from planner.messages import render
 from planner.readers import read_config
@@ -114,13 +115,13 @@ def test_without_a_gpu_it_says_so() -> None:
 
 def test_where_triton_is_missing_the_other_steps_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(td, "find_spec", lambda name: None)
-    setting = gpu_steps.Setting(dry=True, read_config=read_config, deadline=time.monotonic() + 60)
+    setting = tools.Setting(dry=True, read_config=read_config, deadline=time.monotonic() + 60)
     for step in (gpu_steps.kernels, gpu_steps.graph, gpu_sweep.sweep):
         assert step(setting) == {"missing": "triton"}
 
 
 def test_a_ceiling_that_moved_is_not_steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = gpu_steps.Setting(dry=True, read_config=read_config, deadline=0.0)
+    setting = tools.Setting(dry=True, read_config=read_config, deadline=0.0)
     for after, steady in ((100.0, True), (124.0, True), (126.0, False), (74.0, False)):
         setting.found["ceilings"] = {"read_bytes_per_s": 100.0}
         monkeypatch.setattr(gpu_steps, "ceilings", lambda s, after=after: {"read_bytes_per_s": after})
@@ -148,8 +149,8 @@ def test_a_gpu_is_timed_by_events(monkeypatch: pytest.MonkeyPatch, captured: boo
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
     calls: list[str] = []
-    setting = gpu_steps.Setting(dry=False, read_config=read_config, deadline=0.0, device=torch.device("cuda:0"))
-    assert gpu_steps.timed(setting, [lambda: calls.append("a"), lambda: calls.append("b")], captured=captured, rounds=3) == pytest.approx(0.005)
+    setting = tools.Setting(dry=False, read_config=read_config, deadline=0.0, device=torch.device("cuda:0"))
+    assert tools.timed(setting, [lambda: calls.append("a"), lambda: calls.append("b")], captured=captured, rounds=3) == pytest.approx(0.005)
     assert calls == ["a", "b"] * (2 if captured else 4)
     assert len(replayed) == (3 if captured else 0)
 

@@ -1,15 +1,23 @@
-"""The cases of the executed table as models: real attention shapes, layer by layer as the column `facts` tells them."""
+"""What the tests of llama.cpp plan: small models and configs, and the cases of the executed table as models (real attention shapes, layer by
+layer as the column `facts` tells them)."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from planner.cache import Kind, Rows, State, StateTensor
+from planner.capacity import CapacityPlan, plan
 from planner.dtypes import DTYPES
+from planner.footprint import Footprint, measure
+from planner.hardware import find
 from planner.model import Attention, LayerSpec, ModelSpec
+from planner.readers import read_config
 from planner.scenario import Scenario
+from planner.sources import load
+from tests.conftest import CONFIGS
 
 FILE_WINDOW = {"smallthinker_2048": 2048}  # what the file says where the column shows what was used
 # Architectures whose file has a window on every layer that llama.cpp does not use (column `window`, layers F).
@@ -24,6 +32,43 @@ REASONS = {  # what llama.cpp said -> our code
     "GGML_ASSERT": "llamacpp_abort",
 }
 INDEX = Rows(heads=1, k_dim=128, v_dim=0, shard="copy", format="index")
+MIB = 2**20
+ROW = 4 * 8 * 256 * 2  # bytes of a cell in all layers of rows_model
+
+
+def config(name: str, **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CONFIGS / f"{name}.json").read_text())
+    return {k: v for k, v in (found | changes).items() if v is not None}
+
+
+def catalog(name: str) -> ModelSpec:
+    return read_config(load(f"catalog:{name}").raw, name)
+
+
+def held(model: ModelSpec, **options: Any) -> Footprint:
+    return measure(model, None, Scenario(**{"engine": "llamacpp", "sequences": 1, "tokens": 4096, **options}))
+
+
+def planned(model: ModelSpec, **options: Any) -> CapacityPlan:
+    return plan(model, find("H100 SXM"), Scenario(**{"engine": "llamacpp", "sequences": 1, "tokens": 4096, **options}))
+
+
+def rows_model(architecture: str = "llama", **row: Any) -> ModelSpec:
+    """Four equal layers of one cache."""
+    rows = Rows(**{"heads": 8, "k_dim": 128, "v_dim": 128, **row})
+    a = Attention(q_heads=32, kv_heads=rows.heads, qk_dim=rows.k_dim, v_dim=rows.v_dim)
+    return ModelSpec(name="x", model_type="", architecture=architecture, hidden_size=1024, vocab_size=32000, max_context_tokens=None, weights=(),
+                     layers=(LayerSpec(caches=(rows,), attention=a),) * 4, dtype=DTYPES["bf16"], tied_embeddings=True)  # fmt: skip
+
+
+def by_kind(f: Footprint, sequences: int = 1) -> dict[str, str]:
+    """MiB of each kind of cache, as the log prints them."""
+    out: dict[str, int] = {}
+    for pools in (*f.allocation.stages, f.allocation.host):
+        for pool in pools:
+            for g in pool.groups:
+                out[g.kind] = out.get(g.kind, 0) + pool.group_bytes(g, sequences, 1)
+    return {kind: f"{size / MIB:.2f}" for kind, size in out.items()}
 
 
 def model_of(row: Mapping[str, str]) -> ModelSpec:

@@ -9,8 +9,7 @@ import pytest
 
 from planner.errors import PlannerError, SourceError
 from planner.readers import read_config
-from planner.sources import hub as client
-from planner.sources import hub_gguf, load
+from planner.sources import hub_address, hub_gguf, load
 from tests import gguf_file as make
 from tests.fake_hub import GOOD_TOKEN, FakeHub
 from tests.planner.test_gguf import split
@@ -140,11 +139,11 @@ def test_a_file_here_wins(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("path", ["x.gguf", "a/b/x.gguf", "x y (1).gguf", "Q8_0/x-00001-of-00002.gguf"])
 def test_paths_in_a_repository(path: str) -> None:
-    found = client.address_of(f"org/model/{path}")
+    found = hub_address.address_of(f"org/model/{path}")
     assert found is not None
     assert (found.repo_id, found.file) == ("org/model", path)
 
 
 @pytest.mark.parametrize("path", ["../x.gguf", "a/../x.gguf", "x?y.gguf", "x#y.gguf", "a//x.gguf", "x%2e.gguf", "x.gguf/"])
 def test_paths_that_are_none(path: str) -> None:
-    assert client.address_of(f"org/model/{path}") is None
+    assert hub_address.address_of(f"org/model/{path}") is None

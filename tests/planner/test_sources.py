@@ -16,7 +16,8 @@ import pytest
 
 from planner.errors import NotAConfig, PlannerError, SourceError, UnknownName
 from planner.messages import en_sources
-from planner.sources import catalog, hub, load, load_bytes
+from planner.scenario import Scenario
+from planner.sources import catalog, hub, hub_address, load, load_bytes
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
 BYTES = json.dumps(CONFIG).encode()
@@ -227,7 +228,7 @@ def test_catalog_hands_out_copies() -> None:
 def test_catalog_rows_are_whole() -> None:
     entries = catalog.entries()
     assert len(entries) == 40 == len({e.name for e in entries}) == len({e.repo_id for e in entries})
-    assert catalog.names()[0] == catalog.DEFAULT
+    assert catalog.names()[0] == Scenario().model
     for entry in entries:
         assert entry.repo_id.count("/") == 1, entry
         assert entry.kind, entry
@@ -296,14 +297,14 @@ def test_catalog_shapes() -> None:
     ],
 )
 def test_address(text: str, repo_id: str, revision: str, file: str) -> None:
-    found = hub.address_of(text, "https://mirror.example/hub/")
-    assert found == hub.Address(repo_id=repo_id, revision=revision, file=file)
+    found = hub_address.address_of(text, "https://mirror.example/hub/")
+    assert found == hub_address.Address(repo_id=repo_id, revision=revision, file=file)
 
 
 def test_mirror_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
-    assert hub.address_of("https://mirror.example/acme/tiny") == hub.Address(repo_id="acme/tiny")
-    assert hub.host_of("https://me:secret@mirror.example") == "mirror.example"
+    assert hub_address.address_of("https://mirror.example/acme/tiny") == hub_address.Address(repo_id="acme/tiny")
+    assert hub_address.host_of("https://me:secret@mirror.example") == "mirror.example"
 
 
 # -- the package -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from planner.errors import NotAConfig, PlannerError, SourceError
 from planner.sources import hub as client
-from planner.sources import load
+from planner.sources import hub_address, load
 from tests.fake_hub import GOOD_TOKEN, OTHER_TOKEN, TINY, FakeHub, sample_hub
 
 pytest.importorskip("huggingface_hub")
@@ -127,7 +127,7 @@ def test_file_that_is_no_config(hub: FakeHub, source: str, code: str) -> None:
 
 def test_what_the_texts_offer() -> None:
     def told(code: str, repo: str) -> PlannerError:
-        return client.told(code, client.Address(repo_id=repo), client.DEFAULT_ENDPOINT)
+        return client.told(code, hub_address.Address(repo_id=repo), hub_address.DEFAULT_ENDPOINT)
 
     gated = told("hub_gated", "meta-llama/Llama-3.1-8B")
     assert "gated" in gated.message
@@ -150,7 +150,7 @@ def test_status(plain: FakeHub, status: int, code: str) -> None:
     plain.fail_with = status
     started = time.monotonic()
     with pytest.raises(SourceError) as caught:
-        client.fetch(client.Address(repo_id="acme/tiny-llama"), endpoint=plain.url)
+        client.fetch(hub_address.Address(repo_id="acme/tiny-llama"), endpoint=plain.url)
     assert caught.value.code == code
     assert status != 503 or "503" in caught.value.message
     assert time.monotonic() - started < 3, "no retries"
@@ -160,7 +160,7 @@ def test_slow_hub(plain: FakeHub) -> None:
     plain.delay_s = 1.0
     started = time.monotonic()
     with pytest.raises(SourceError) as caught:
-        client.fetch(client.Address(repo_id="acme/tiny-llama"), endpoint=plain.url, timeout_s=0.2)
+        client.fetch(hub_address.Address(repo_id="acme/tiny-llama"), endpoint=plain.url, timeout_s=0.2)
     assert caught.value.code == "hub_unreachable"
     assert time.monotonic() - started < 0.9
 

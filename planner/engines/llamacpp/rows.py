@@ -1,7 +1,7 @@
 """llama.cpp: what each layer keeps, in bytes of a cell and of a state, with K and V in types of their own.
 
 Sources: src/llama-kv-cache*.cpp, src/llama-memory-recurrent.cpp, src/llama-hparams.cpp, src/llama-context.cpp (library 0.5, ggml 0.25.3);
-checked against contexts that were really created (tests/planner/test_llamacpp.py).
+checked against contexts that were really created (tests/planner/test_llamacpp_executed.py).
 """
 
 from __future__ import annotations

@@ -17,14 +17,12 @@ VERSION = "1.2"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """`pytorch`: the PyTorch backend is the default (C++ engines before). `tokens_per_block`: by default. `whole_block_up`: the last block
-    of the pool is rounded up. `encoder_decoder`: cross caches, with a fraction of the pool of their own. `prints_blocks`: the tokens of the
-    log are those of whole blocks."""
+    of the pool is rounded up. `prints_blocks`: the tokens of the log are those of whole blocks."""
 
     since: tuple[int, ...]
     pytorch: bool = True
     tokens_per_block: int = 32
     whole_block_up: bool = False
-    encoder_decoder: bool = False
     prints_blocks: bool = True
 
 
@@ -32,8 +30,8 @@ class Rules:
 # three public start-up logs. 1.x: _torch/pyexecutor/resource_manager.py (calculate_max_num_blocks), llm_args.py (32).
 RULES = (
     Rules(since=(1, 0)),
-    Rules(since=(0, 8), pytorch=False, tokens_per_block=64, whole_block_up=True, encoder_decoder=True),
-    Rules(since=(0, 0), pytorch=False, tokens_per_block=64, whole_block_up=True, encoder_decoder=True, prints_blocks=False),  # a log of 0.5
+    Rules(since=(0, 8), pytorch=False, tokens_per_block=64, whole_block_up=True),
+    Rules(since=(0, 0), pytorch=False, tokens_per_block=64, whole_block_up=True, prints_blocks=False),  # a log of 0.5
 )
 # docs/source/models/supported-models.md: classes of the PyTorch backend itself (those of AutoDeploy are not among them).
 NATIVE = frozenset(
