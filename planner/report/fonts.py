@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -55,11 +56,11 @@ def hangul() -> tuple[str, frozenset[int] | None]:
     """(name of the font for Hangul, the characters it has; None: those of `_KOREAN`). Found once a process, when first needed."""
     for path in candidates():
         try:
-            font = TTFont(EMBEDDED, str(path))
+            font = TTFont(f"{EMBEDDED}-{zlib.crc32(str(path).encode()):08x}", str(path))  # a name is registered once a process
         except (TTFError, OSError, ValueError, KeyError, IndexError):  # PostScript outlines, a damaged file
             continue
         pdfmetrics.registerFont(font)
-        return EMBEDDED, frozenset(font.face.charToGlyph)
+        return font.fontName, frozenset(font.face.charToGlyph)
     pdfmetrics.registerFont(UnicodeCIDFont(BY_NAME))
     return BY_NAME, None
 

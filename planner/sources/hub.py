@@ -80,9 +80,9 @@ def fetch(address: Address, *, token: str | None = None, endpoint: str | None = 
                 address = replace(address, file=only)
         if is_gguf_path(address.file):
             gguf = hub_gguf.fetch(address, commit, base, sent, timeout_s)
-    known: dict[str, Any] = {}
-    if gguf is None and address.file == "config.json":
-        known = _beyond(address, info, commit, base, data, sent, timeout_s)
+        known: dict[str, Any] = {}
+        if gguf is None and address.file == "config.json":  # in here too: no request goes out unguarded
+            known = _beyond(address, info, commit, base, data, sent, timeout_s)
     counts = info.safetensors.parameters if info.safetensors else {}
     return Fetched(
         address=address,
