@@ -12,8 +12,9 @@ help:  ## list the targets
 run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.0.1
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
-test: $(VENV)/.installed  ## set up what is missing, then run the tests: side by side, then those that measure this host, one by one
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m "not alone"
+test: $(VENV)/.installed  ## set up what is missing, then run the tests: side by side, with browsers two at a time, then those that measure this host one by one
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m "not alone and not browser"
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser
 	$(BIN)/python -m pytest -q -m alone
 
 lint: $(VENV)/.dev  ## ruff: lint and format

@@ -42,9 +42,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures this host, or drives a browser, runs alone (`make test` runs the others side by side)."""
+    """What measures this host runs alone (`make test` runs the others side by side, those with a browser two at a time)."""
     for item in items:
-        if item.path.parent.name == "browser" or (item.path.parent.name == "gpu_probe" and item.path.stem in MEASURING):
+        if item.path.parent.name == "gpu_probe" and item.path.stem in MEASURING:
             item.add_marker(pytest.mark.alone)
 
 

@@ -68,7 +68,7 @@ class Visit:
 
     def settle(self) -> None:
         """The script ended, and tables and charts, which load their code late, are there."""
-        self.page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=25_000)
+        self.page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=60_000)
         self.page.wait_for_timeout(400)
         for _ in range(150):
             if not self.page.locator('[data-testid="stSkeleton"]').count():
@@ -81,7 +81,7 @@ class Visit:
 
     def wait_metric(self, label: str, value: str) -> None:
         where = self.page.locator('[data-testid="stMetric"]').filter(has_text=label).locator('[data-testid="stMetricValue"]')
-        where.filter(has_text=value).wait_for(timeout=15_000)
+        where.filter(has_text=value).wait_for(timeout=30_000)
         self.settle()
 
     def sideways(self) -> int:

@@ -1,7 +1,8 @@
-"""Every page as it looks on a phone and in Korean; with KVLEDGER_SHOTS=folder each is left there as a picture (desktop and dark: test_access.py)."""
+"""Pages as they look on a phone and in Korean. With KVLEDGER_SHOTS=folder all of them, each left there as a picture (desktop and dark: test_access.py)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from tests.browser.test_access import PATHS
 
 pytestmark = pytest.mark.browser
 Make = Callable[..., Visit]
+SOME = PATHS if "KVLEDGER_SHOTS" in os.environ else ["/", "/compare", "/sweep", "/reconcile", "/learn"]
 EXCEPTION = '[data-testid="stException"]'
 
 
@@ -22,7 +24,7 @@ def name(path: str) -> str:
 def test_no_page_scrolls_sideways_on_a_phone(visit: Make) -> None:
     v = visit(**PHONE)
     wide = {}
-    for path in PATHS:
+    for path in SOME:
         page = v.open(path)
         if v.sideways() or page.locator(EXCEPTION).count() or not page.locator(".st-key-tokens input").first.is_visible():
             wide[path] = v.sideways()
@@ -32,7 +34,7 @@ def test_no_page_scrolls_sideways_on_a_phone(visit: Make) -> None:
 
 def test_every_page_in_korean_by_the_browsers_own_language(visit: Make) -> None:
     v = visit(locale="ko-KR")
-    for path in PATHS:
+    for path in SOME:
         page = v.open(path)
         with speaking("ko"):
             assert page.locator('[data-testid="stMain"] h2').first.inner_text() == table("ko")[f"page.{name(path)}.question"]

@@ -85,3 +85,16 @@ def test_a_saved_plan_writes_fields_whose_widgets_were_not_there(opened: bool) -
     at.run()
     assert at.session_state["_current"].scenario == wanted
     assert {"parallel": "4", "swa_full": "true"}.items() <= at.query_params.items()
+
+
+def test_what_a_browser_drops_too_early_is_told_to_it_again() -> None:
+    """On a change of page it drops the parameters of widgets that it has not drawn yet (tests/browser/test_sessions.py)."""
+    asked = {"sequences": "32", "kv_dtype": "fp8", "max_num_seqs": "99", "lengths": MIX, "lang": "ko"}
+    at = fresh(**asked)
+    at.query_params.clear()
+    at.switch_page("serve.py").run()
+    assert asked.items() <= at.query_params.items()
+    at.selectbox(key="kv_dtype").set_value("auto").run()
+    del at.query_params["kv_dtype"]  # as the browser does
+    at.run()
+    assert at.session_state["_current"].scenario == Scenario(sequences=32, max_num_seqs=99, lengths=MIX)

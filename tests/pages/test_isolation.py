@@ -107,9 +107,9 @@ def test_choices_and_columns_stay() -> None:
     b.switch_page("compare.py").run()
     assert b.number_input(key="sequences").value == 16
     kept = str(b.session_state)
-    buttons = [x for x in a.button if "add" in (x.key or "")]
-    if buttons:
-        buttons[0].click().run()
+    a.button(key="column_add").click().run()
+    assert "98765" in str(a.session_state)
+    assert len(a.session_state["_columns"]) == 2
     b.run()
     assert "98765" not in str(b.session_state)
     assert len(str(b.session_state)) == len(kept)

@@ -69,7 +69,8 @@ def test_what_cannot_be_is_said_in_its_place(key: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("query", [{"lengths": "100+20:3,4000+500:1"}, {"engine": "llamacpp", "gpu": "RTX 4090"}, {"kv_memory": "40GiB"}, {"gpus": "8"},
-                                   {"prompt": "1000", "output": "100", "target_itl": "20ms"}, {"model": "DeepSeek-V3", "tp": "8", "gpus": "8"}])  # fmt: skip
+                                   {"prompt": "1000", "output": "100", "target_itl": "20ms"}, {"model": "DeepSeek-V3", "tp": "8", "gpus": "8"},
+                                   {"gpu": "own:My card 48GiB 960GB/s 181TFLOPS"}])  # fmt: skip
 def test_any_plan_can_be_swept(query: dict[str, str]) -> None:
     page = sweep(**query)
     assert values(page)["Points"] != "0"

@@ -39,7 +39,8 @@ GRIDS = (
     "output=1,100,900;sequences=1,3,64,999,5000",
     "model=Llama-3.1-8B,Gemma-3-27B;gpu=H100 SXM,A10;gpus=8;pp=1,2;tp=1,2;engine=vllm,architecture,sglang;shared_prefix=0,500;tokens=300,500..40000*3;"
     "sequences=1,2,17,5000",
-    "model=Llama-3.1-8B,Qwen3-Next-80B-A3B;gpu=RTX 4090,Apple M2 Ultra;engine=transformers,llamacpp,architecture;tokens=100,2048,9000;sequences=1,5,40",
+    "model=Llama-3.1-8B,Qwen3-Next-80B-A3B;gpu=RTX 4090,Apple M2 Ultra,own:My card 48GiB 960GB/s 181TFLOPS;"
+    "engine=transformers,llamacpp,architecture;tokens=100,2048,9000;sequences=1,5,40",
     "model=Llama-3.1-8B;gpu=H100 SXM;engine=vllm;samples=1,4;prompt=300,5000;output=16,700;sequences=1,8,300;enforce_eager=true,false;block_size=16,32",
     "model=Llama-3.1-8B;engine=vllm,trtllm,sglang;max_model_len=4096,200000;tokens=1000,8192,100000000;sequences=1,1000000;memory_fraction=0.5,0.92",
     "model=Llama-3.1-8B;engine=vllm;prefix_hit_rate=0.01,0.37,1;prefill_policy=chunked,whole;num_speculative_tokens=0;tokens=100..20000*3;sequences=1,9,200",
