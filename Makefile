@@ -26,7 +26,7 @@ types: $(VENV)/.dev  ## mypy, strict on planner/
 
 check-all: lint types test  ## everything, and properties with new examples
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -q tests/planner
-	KVLEDGER_CHECK_ALL=1 $(BIN)/python -m pytest -q -m check_all tests/gpu_probe
+	KVLEDGER_CHECK_ALL=1 $(BIN)/python -m pytest -q -m check_all tests/gpu_probe tests/browser
 
 bench: $(VENV)/.installed  ## timings, printed and never asserted
 	$(BIN)/python -m tests.benchmarks

@@ -41,8 +41,13 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What measures this host runs alone (`make test` runs the others side by side, those with a browser two at a time)."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What measures this host runs alone (`make test` runs the others side by side, those with a browser two at a time); what takes minutes
+    runs where it is asked for (`make check-all`)."""
+    if os.environ.get("KVLEDGER_CHECK_ALL") != "1":
+        long = [item for item in items if item.get_closest_marker("check_all")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     for item in items:
         if item.path.parent.name == "gpu_probe" and item.path.stem in MEASURING:
             item.add_marker(pytest.mark.alone)

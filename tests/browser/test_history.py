@@ -63,6 +63,7 @@ def test_what_one_browser_keeps_another_never_sees(visit: Make) -> None:
     assert "the plan of A" not in history(a)
 
 
+@pytest.mark.check_all
 def test_a_reload_and_back_keep_every_choice_of_the_address(visit: Make) -> None:
     v = visit()
     wanted = {"sequences=24", "kv_dtype=fp8", "target_itl=0.05", "lengths=512%2B128"}

@@ -13,7 +13,7 @@ from tests.browser.test_access import PATHS
 
 pytestmark = pytest.mark.browser
 Make = Callable[..., Visit]
-SOME = PATHS if "KVLEDGER_SHOTS" in os.environ else ["/", "/compare", "/sweep", "/reconcile", "/learn"]
+SOME = PATHS if "KVLEDGER_SHOTS" in os.environ else ["/", "/compare"]
 EXCEPTION = '[data-testid="stException"]'
 
 

@@ -45,6 +45,7 @@ def value(v: Visit, key: str) -> str:
     return str(v.page.locator(f".st-key-{key} input").first.input_value())
 
 
+@pytest.mark.check_all
 def test_two_at_once_see_nothing_of_each_other(visit: Make) -> None:
     """A uploads, types a device, pastes a log and sweeps; after each, B, who was there before, opens pages."""
     a, b = visit(), visit()
@@ -90,7 +91,7 @@ def test_two_at_once_see_nothing_of_each_other(visit: Make) -> None:
     assert len(to_b) > 100
 
 
-@pytest.mark.parametrize("wait", [0, 150, 400])
+@pytest.mark.parametrize("wait", [0, *(pytest.param(ms, marks=pytest.mark.check_all) for ms in (150, 400))])
 def test_a_link_that_is_left_at_once_is_not_lost(visit: Make, wait: int) -> None:
     """The next page is clicked as soon as it is there: the browser has drawn no choice yet, and drops what it does not know."""
     v = visit()
@@ -111,6 +112,7 @@ def test_a_link_that_is_left_at_once_is_not_lost(visit: Make, wait: int) -> None
         page.wait_for_url("**gpus=2**")
 
 
+@pytest.mark.check_all
 def test_a_reload_keeps_the_address_and_no_file(visit: Make) -> None:
     v = visit()
     page = v.open("/?sequences=24&lang=ko")
@@ -128,6 +130,7 @@ def test_a_reload_keeps_the_address_and_no_file(visit: Make) -> None:
     assert not page.locator(".st-key-leave_own").count()
 
 
+@pytest.mark.check_all
 def test_a_lost_connection_comes_back_to_the_same_session(visit: Make) -> None:
     """Cut, no connection for three seconds, then again: the upload is still there, and what was typed meanwhile counts."""
     v, cut, lost = visit(), [], [0]
@@ -156,6 +159,7 @@ def test_a_lost_connection_comes_back_to_the_same_session(visit: Make) -> None:
     v.errors.clear()  # the browser names each connection that failed
 
 
+@pytest.mark.check_all
 def test_two_tabs_of_one_browser_are_two_plans(visit: Make) -> None:
     v = visit()
     v.open()
@@ -163,6 +167,7 @@ def test_two_tabs_of_one_browser_are_two_plans(visit: Make) -> None:
     other.open()
     fill(v, "sequences", 24)
     fill(other, "sequences", 48)
+    other.wait_metric("KV cache of the load", "48.00 GiB")
     give(other, ("config.json", changed(num_hidden_layers=16)))
     other.wait_metric("KV cache of the load", "24.00 GiB")
     v.wait_metric("KV cache of the load", "24.00 GiB")
@@ -175,6 +180,7 @@ def test_two_tabs_of_one_browser_are_two_plans(visit: Make) -> None:
     assert other.page.locator(".st-key-leave_own").count()
 
 
+@pytest.mark.check_all
 def test_back_and_forward_over_pages_show_what_the_address_says(visit: Make) -> None:
     """A choice is no step of the browser's history, a page is: each stands as it was when it was left."""
     v = visit()

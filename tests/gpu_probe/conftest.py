@@ -3,7 +3,6 @@ only where they are asked for."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 
@@ -27,14 +26,6 @@ def _small_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceilings, "READ_BYTES", {"cpu": 2**20})
     monkeypatch.setattr(pace, "READ_BYTES", {"cpu": 2**20, "cuda": 2**20})
     monkeypatch.setattr(ceilings, "PRODUCT_SIZE", {"cpu": 64})
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("KVLEDGER_CHECK_ALL") == "1":
-        return
-    long = [item for item in items if item.get_closest_marker("check_all")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(autouse=True)
