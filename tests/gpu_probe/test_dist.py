@@ -52,7 +52,7 @@ def vllm_bytes(name: str, mode: str, ranks: int) -> list[int]:
     return [b - a for a, b in zip(held(dist.BATCH), held(2 * dist.BATCH), strict=True)]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.check_all)])
 def test_ranks_keep_what_is_predicted_and_say_what_one_rank_says(ranks: int) -> None:
     command = [sys.executable, "-m", "gpu_probe", "dist", f"--ranks={ranks}", "--json", "--time-limit=110"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
