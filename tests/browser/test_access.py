@@ -20,7 +20,7 @@ CHARTS = "[data-testid=stPlotlyChart]"
 TABLES = "[data-testid=stTable], [data-testid=stDataFrame]"
 FOCUSED = "([n, r]) => { const e = document.activeElement; return e.matches(r) && (e.getAttribute('aria-label') || e.innerText).trim().endsWith(n) }"
 EVERY = os.environ.get("KVLEDGER_CHECK_ALL") == "1"
-SOME = ["/", "/compare", "/sweep", "/validate", "/history"]
+SOME = ["/", "/compare", "/sweep", "/history"]
 NAMELESS = "es => es.filter(e => !(e.getAttribute('aria-label') || e.querySelector('[aria-label], caption'))).map(e => e.innerText.slice(0, 60))"
 
 

@@ -21,6 +21,7 @@ def history(v: Visit) -> str:
     return str(v.page.inner_text('[data-testid="stMain"]'))
 
 
+@pytest.mark.check_all
 def test_what_one_browser_keeps_another_never_sees(visit: Make) -> None:
     a, b = visit(), visit()
     page = a.open("/plan?sequences=24&lengths=512%2B128")
