@@ -39,7 +39,8 @@ def draw() -> None:
         current: source.Current = s["_current"]
         p = current.plan()
         headline(p)
-        plan_file.save_box(current, p)
+        if history.owner() is not None:
+            plan_file.save_box(current, p)
     owner = history.owner()
     if owner is None:
         if s.get(history.OWNER) == "":
