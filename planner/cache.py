@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from planner.dtypes import DType, KvLayout
 
 Shard = Literal["heads", "copy"]
@@ -206,7 +204,11 @@ def _at_least(value: Any, low: int) -> Any:
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    import numpy as np  # half the start of a command that has no arrays
+
+    return np.minimum(a, b)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
