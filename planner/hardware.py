@@ -29,6 +29,7 @@ _SM_BY_ARCHITECTURE = {
     "Volta": (7, 0), "Turing": (7, 5), "Ampere": (8, 6), "Ada Lovelace": (8, 9), "Hopper": (9, 0), "Blackwell": (10, 0),
     "Blackwell Ultra": (10, 3), "Blackwell 2.0": (12, 0),
 }  # fmt: skip
+OWN = "own:"
 # Words that say who made it, not which device it is.
 _GENERIC = frozenset(("nvidia", "amd", "intel", "apple", "geforce", "tesla", "instinct", "radeon", "quadro", "rtx", "gtx", "gpu", "the"))
 
@@ -61,6 +62,13 @@ class Hardware:
     price_usd_per_hour: float | None = None
     price_source: str = ""
     note: str = ""
+
+    own_text: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> str:
+        """What `find` finds this very device by: its name, or the whole text of a device of the user's own."""
+        return self.own_text or self.name
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -175,7 +183,7 @@ def find(name: str) -> Hardware:
     >>> find("nvidia h100 80gb hbm3").name
     'H100 SXM'
     """
-    if name.lstrip()[:4].casefold() == "own:":
+    if is_own(name):
         from planner.owngpu import from_text
 
         return from_text(name)
@@ -203,6 +211,11 @@ def find(name: str) -> Hardware:
     if holding:
         raise UnknownName("gpu_ambiguous", field="gpu", name=shown, near=", ".join(ours for ours, _ in holding[:8]))
     raise UnknownName("gpu_unknown", field="gpu", name=shown, near=", ".join(near(name)))
+
+
+def is_own(text: str) -> bool:
+    """Whether the text describes a device of the user's own (planner/owngpu.py)."""
+    return text.lstrip()[: len(OWN)].casefold() == OWN
 
 
 def near(name: str, count: int = 5) -> tuple[str, ...]:

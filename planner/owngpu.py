@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from planner.errors import InvalidInput, UnknownName
-from planner.hardware import FLOP_DTYPES, Hardware, custom, find
+from planner.hardware import FLOP_DTYPES, OWN, Hardware, custom, find, is_own
 from planner.units import parse_bytes, whole_bytes
 
-PREFIX = "own:"
 MAX_TEXT = 120
 _NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _MEMORY = re.compile(_NUMBER + r"([kmgt]i?b|b)", re.IGNORECASE)
@@ -19,10 +19,6 @@ _BANDWIDTH = re.compile(_NUMBER + r"([gt])b/s", re.IGNORECASE)
 _RATE = re.compile(r"(?:(\w{3,4})=)?" + _NUMBER + r"tflops", re.IGNORECASE)
 _PER_S = {"g": 10**9, "t": 10**12}
 _PLAIN_RATE = ("fp16", "bf16")  # what a peak without a type stands for: two types of 16 bits, alike on every device of the table
-
-
-def is_own(text: str) -> bool:
-    return text.strip()[: len(PREFIX)].casefold() == PREFIX
 
 
 def from_text(text: str) -> Hardware:
@@ -34,7 +30,7 @@ def from_text(text: str) -> Hardware:
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput("own_gpu_unreadable", field="gpu", value=text[:60])
-    words = text.strip()[len(PREFIX) :].split()
+    words = text.strip()[len(OWN) :].split()
     memory, bandwidth, rates = [], [], {}
     while words:
         word = words[-1]
@@ -53,7 +49,8 @@ def from_text(text: str) -> Hardware:
     if len(memory) != 1 or len(bandwidth) > 1:
         raise InvalidInput("own_gpu_unreadable", field="gpu", value=text[:60])
     name = " ".join(words) or "own"
-    return custom(name, memory[0], bandwidth_bytes_per_s=bandwidth[0] if bandwidth else None, flops_per_s=rates)
+    found = custom(name, memory[0], bandwidth_bytes_per_s=bandwidth[0] if bandwidth else None, flops_per_s=rates)
+    return replace(found, own_text=text)
 
 
 def as_text(name: str, memory_bytes: int, *, bandwidth_bytes_per_s: float | None = None, flops_per_s: dict[str, float] | None = None) -> str:
@@ -69,7 +66,7 @@ def as_text(name: str, memory_bytes: int, *, bandwidth_bytes_per_s: float | None
         words.append(f"{_short(rates['bf16'] / 10**12)}TFLOPS")
         rates = {dtype: rate for dtype, rate in rates.items() if dtype not in _PLAIN_RATE}
     words += [f"{dtype}={_short(rates[dtype] / 10**12)}TFLOPS" for dtype in FLOP_DTYPES if dtype in rates]
-    text = PREFIX + " ".join(words)
+    text = OWN + " ".join(words)
     from_text(text)  # a name that reads like a figure, or a text too long, is refused here
     return text
 

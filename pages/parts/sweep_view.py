@@ -16,7 +16,6 @@ from planner.hardware import find
 from planner.hardware import names as gpu_names
 from planner.messages import render
 from planner.model import ModelSpec
-from planner.owngpu import is_own
 from planner.scenario import ENGINE_NAMES, Scenario, from_options
 from planner.sources import catalog, load
 from planner.sweep import run
@@ -53,7 +52,7 @@ def inputs(current: source.Current) -> Wanted:
     """The grid that the widgets ask for. Raises PlannerError with the field."""
     s, own = current.scenario, current.scenario.model
     st.caption(errors.plain(render("page.sweep.about")))
-    gpu = s.gpu if is_own(s.gpu) else find(s.gpu).name
+    gpu = find(s.gpu).key
     lists = (("model", tuple(dict.fromkeys((own, *catalog.names()))), [own], 300),
              ("gpu", tuple(dict.fromkeys((*gpu_names(), gpu))), list(dict.fromkeys((gpu, *GPUS))), 380),
              ("engine", ENGINE_NAMES, [s.engine], 200), ("kv_dtype", KV_DTYPES, [s.kv_dtype], 200))  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from planner.messages import kind_word, known_word, render, said
 from planner.model import ModelSpec
 from planner.notes import Note
 from planner.report.content import distinct_ranks, state_of
-from planner.report.csv import safe
+from planner.report.csv import sheet
 from planner.scenario import Scenario
 from planner.units import count, gib_number
 from planner.whatif import Variant
@@ -177,12 +175,7 @@ def upload_rows(uploads: Iterable[Upload], s: Scenario) -> Listing:
 
 def as_csv(table: Listing) -> bytes:
     """The same rows for a spreadsheet, under their codes: no cell begins a formula. With a byte order mark, as the other exports."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    for row in table.rows:
-        writer.writerow(["" if value is None else safe(", ".join(value) if isinstance(value, tuple) else str(value)) for value in map(row.get, table.columns)])
-    return ("\ufeff" + out.getvalue()).encode()
+    return sheet([table.columns, *([", ".join(v) if isinstance(v, tuple) else v for v in map(row.get, table.columns)] for row in table.rows)])
 
 
 def _upload(u: Upload, s: Scenario) -> Row:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +10,7 @@ from planner.compare import NAMES, Column
 from planner.compare.lines import lines
 from planner.compare.saved import FORMAT, VERSION, source_json
 from planner.messages import render
-from planner.report.csv import safe
+from planner.report.csv import sheet
 from planner.sources import Loaded
 from planner.units import count
 
@@ -70,15 +68,13 @@ def to_json(columns: Sequence[Column], sources: Sequence[tuple[Loaded, tuple[str
 
 def to_csv(columns: Sequence[Column]) -> bytes:
     """A row a figure: the columns' values as plain numbers, whether they differ, and the sources. With a byte order mark, for spreadsheets."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     names = NAMES[: len(columns)]
-    writer.writerow(["section", "code", "label", *names, "differs", *(f"source {n}" for n in names)])
+    rows: list[list[str]] = [["section", "code", "label", *names, "differs", *(f"source {n}" for n in names)]]
     for i, c in enumerate(columns):
         if c.error is not None:
-            writer.writerow(["refused", NAMES[i], *(safe(x) for x in (c.error.message, c.error.hint))])
+            rows.append(["refused", NAMES[i], c.error.message, c.error.hint])
     for line in lines(columns):
         values = ["" if c is None or c.value is None else str(c.value) for c in line.cells]
         sources = ["" if c is None else c.source for c in line.cells]
-        writer.writerow([safe(x) for x in (line.section, line.code, line.label, *values, str(line.differs).lower(), *sources)])
-    return ("\ufeff" + out.getvalue()).encode()
+        rows.append([line.section, line.code, line.label, *values, str(line.differs).lower(), *sources])
+    return sheet(rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from planner.messages import render
 from planner.report.content import build
@@ -20,11 +21,10 @@ _NEGATIVE = re.compile(r"-\d+(\.\d+)?(e[+-]\d+)?( [A-Za-z]+)?", re.ASCII)
 
 def write(r: Request) -> bytes:
     c = build(r)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    rows: list[tuple[str, ...]] = []
 
     def row(*cells: str) -> None:
-        writer.writerow([safe(x) for x in cells])
+        rows.append(cells)
 
     row("plan", c.title, c.verdict, c.created, c.made_by)
     for line in c.formula:
@@ -40,7 +40,30 @@ def write(r: Request) -> bytes:
     for n, sizes in zip(c.heat.sequences, c.heat.rank_bytes, strict=True):
         for length, size in zip(c.heat.tokens, sizes, strict=True):
             row("heat_map", str(length), str(n), str(size))
-    return ("\ufeff" + out.getvalue()).encode()
+    return sheet(rows)
+
+
+def sheet(rows: Iterable[Iterable[Any]]) -> bytes:
+    """A whole CSV file for spreadsheets, with a byte order mark."""
+    out = io.StringIO("\ufeff")
+    out.seek(0, io.SEEK_END)
+    write_rows(rows, out)
+    return out.getvalue().encode()
+
+
+def write_rows(rows: Iterable[Iterable[Any]], out: TextIO) -> int:
+    """How many were written. Texts that a spreadsheet would run are quoted, unknown figures are empty, truths are true and false."""
+    writer = csv.writer(out, lineterminator="\n")
+    n = 0
+    for n, cells in enumerate(rows, 1):
+        writer.writerow([_written(x) for x in cells])
+    return n
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return safe(value) if isinstance(value, str) else "" if value is None else value
 
 
 def _cell(cell: str, column: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 from planner.messages import render
-from planner.report.csv import safe
+from planner.report.csv import sheet, write_rows
 from planner.sweep.table import Point, Table
 from planner.units import count, seconds
 
@@ -17,19 +15,15 @@ MOST_LENGTHS, MOST_ROWS, MOST_REFUSALS = 20, 10, 50
 
 def write_csv(table: Table, out: TextIO) -> int:
     """All points, one a row. Returns how many. Texts that a spreadsheet would run are quoted; unknown figures are empty."""
-    writer = csv.writer(out, lineterminator="\n")
-    n = 0
-    for n, row in enumerate(table.rows(), 1):
-        if n == 1:
-            writer.writerow(row)
-        writer.writerow([_cell(v) for v in row.values()])
-    return n
+    return max(write_rows(_lines(table), out) - 1, 0)
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return safe(value) if isinstance(value, str) else "" if value is None else value
+def _lines(table: Table) -> Iterator[Iterable[Any]]:
+    """The names, then the points; nothing where there is no point."""
+    for n, row in enumerate(table.rows()):
+        if not n:
+            yield row
+        yield row.values()
 
 
 def to_json(table: Table) -> dict[str, Any]:
@@ -106,9 +100,7 @@ def _between(row: Mapping[str, Any], which: str) -> str:
 
 def text_bytes(table: Table) -> bytes:
     """The CSV file as it is downloaded."""
-    out = io.StringIO()
-    write_csv(table, out)
-    return ("\ufeff" + out.getvalue()).encode()
+    return sheet(_lines(table))
 
 
 def name(table: Table, at: Point) -> str:

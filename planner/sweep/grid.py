@@ -19,7 +19,6 @@ from typing import Any
 
 from planner.errors import InvalidInput
 from planner.hardware import find
-from planner.owngpu import is_own
 from planner.scenario import OPTIONS, Scenario, from_options
 from planner.sources import text as sources_text
 
@@ -174,10 +173,7 @@ def _value(name: str, given: Any) -> Any:
     if str(given).strip().lower() == "auto" and getattr(Scenario(), name) is None:
         return None
     value = getattr(from_options({name: given}), name)
-    if name != "gpu":
-        return value
-    found = find(value).name  # of a device of one's own the name alone would say too little
-    return value if is_own(value) else found
+    return find(value).key if name == "gpu" else value
 
 
 def _span(name: str, span: re.Match[str]) -> list[int]:
