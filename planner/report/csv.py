@@ -54,10 +54,7 @@ def sheet(rows: Iterable[Iterable[Any]]) -> bytes:
 def write_rows(rows: Iterable[Iterable[Any]], out: TextIO) -> int:
     """How many were written. Texts that a spreadsheet would run are quoted, unknown figures are empty, truths are true and false."""
     writer = csv.writer(out, lineterminator="\n")
-    n = 0
-    for n, cells in enumerate(rows, 1):
-        writer.writerow([_written(x) for x in cells])
-    return n
+    return sum(writer.writerow([_written(x) for x in cells]) > 0 for cells in rows)
 
 
 def _written(value: Any) -> Any:

@@ -14,6 +14,7 @@ from gpu_probe.child import PROJECT
 from gpu_probe.client import ProbeRun, ProbeStatus, start
 from gpu_probe.result import ProbeRequest
 from planner.errors import InvalidInput, UnsupportedValue
+from tests.gpu_probe.lean import absent
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4,
@@ -125,8 +126,8 @@ def test_the_parent_ends_a_child_that_lost_its_watchdog(monkeypatch: pytest.Monk
 # -- the command line
 
 
-def cli(*args: str, config: object = LLAMA, code: str = "") -> tuple[int, dict[str, object], str]:
-    program = ["-c", code, *args] if code else ["-m", "gpu_probe", *args]
+def cli(*args: str, config: object = LLAMA, code: str = "", module: str = "gpu_probe") -> tuple[int, dict[str, object], str]:
+    program = ["-c", code, *args] if code else ["-m", module, *args]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *program],
@@ -144,15 +145,22 @@ def cli(*args: str, config: object = LLAMA, code: str = "") -> tuple[int, dict[s
     return done.returncode, json.loads(lines[-1]), done.stderr
 
 
-def test_torch_and_numpy_are_enough() -> None:
-    """Streamlit, the hub's client, transformers and pandas are made unfindable; a stray print does not reach stdout."""
+def test_a_stray_print_does_not_reach_stdout() -> None:
     code = (
-        "import sys\nfor m in ('streamlit', 'huggingface_hub', 'transformers', 'pandas', 'plotly'): sys.modules[m] = None\n"
-        "from gpu_probe.__main__ import main\nfrom gpu_probe import pool\nreal = pool.BlockPool.check\n"
-        "import gpu_probe.compare as m\nold = m.build_rows\n"
-        "def loud(*a, **k):\n    print('stray')\n    return old(*a, **k)\nm.build_rows = loud\nsys.exit(main(sys.argv[1:]))"
+        "import sys\nfrom gpu_probe.__main__ import main\nimport gpu_probe.compare as m\nold = m.build_rows\n"
+        "def loud(*a, **k):\n    print('stray', flush=True)\n    return old(*a, **k)\nm.build_rows = loud\nsys.exit(main(sys.argv[1:]))"
     )
     exit_code, last, errors = cli("run", "-", "--json", "--device", "cpu", "--prompt", "20", "--output", "3", code=code)
+    assert exit_code == 0, errors
+    assert last["predicted_kv_bytes"] == last["measured_kv_bytes"]
+    assert "stray" in errors
+
+
+def test_torch_and_numpy_are_enough() -> None:
+    """All that pip would not bring along with them is made unfindable (tests/gpu_probe/lean.py)."""
+    assert {"streamlit", "pandas", "transformers", "huggingface_hub", "sqlalchemy", "reportlab"} <= absent()
+    assert not {"torch", "numpy", "sympy", "typing_extensions"} & absent()
+    exit_code, last, errors = cli("run", "-", "--json", "--device", "cpu", "--prompt", "20", "--output", "3", module="tests.gpu_probe.lean")
     assert exit_code == 0, errors
     assert last["predicted_kv_bytes"] == last["measured_kv_bytes"]
     assert {
