@@ -175,7 +175,6 @@ def test_torch_and_numpy_are_enough() -> None:
         "versions",
         "rows",
     } <= set(last)
-    assert "stray" in errors
 
 
 def test_the_memory_cap_holds_in_the_child_and_ends_in_exit_3() -> None:
