@@ -76,9 +76,13 @@ def test_the_readme_says_what_the_table_of_times_says() -> None:
     text = " ".join((ROOT / "README.md").read_text().split())
     dense, experts, aside, everything = (row(f"**{n}**") for n in ("dense", "experts", "all held out", "all"))
     said = re.search(r"ITL error (\d+) % on dense models, (\d+) % with experts, (\d+) % on families that had no part in the fit", text)
-    assert said and [int(x) for x in said.groups()] == [round(x[1]) for x in (dense, experts, aside)]
-    assert "nineteen in twenty inside the printed range" in text and everything[3] >= 95
+    assert said
+    assert [int(x) for x in said.groups()] == [round(x[1]) for x in (dense, experts, aside)]
+    assert "nineteen in twenty inside the printed range" in text
+    assert everything[3] >= 95
     first = re.search(r"TTFT: (\d+) % inside the range, of which the median spans a factor of ([\d.]+); with a family left out of the fit (\d+) %", text)
-    assert first and [float(x) for x in first.groups()] == [round(everything[5]), everything[6], round(row("**each family in turn**")[-2])]
+    assert first
+    assert [float(x) for x in first.groups()] == [round(everything[5]), everything[6], round(row("**each family in turn**")[-2])]
     after = re.search(r"After three measured points of a deployment: ITL error (\d+) % mean, (\d+) % median", text)
-    assert after and [int(x) for x in after.groups()] == [round(x) for x in row("ITL calibrated")[:2]]
+    assert after
+    assert [int(x) for x in after.groups()] == [round(x) for x in row("ITL calibrated")[:2]]
