@@ -106,10 +106,10 @@ def findings(found: Sequence[Check]) -> tuple[Finding, ...]:
 def _starts(figures: tuple[Figure, ...]) -> Iterator[tuple[Figure, ...]]:
     """The figures of each start of the engine: a sentence of its beginning, said again by the same rank, begins the next one."""
     current: list[Figure] = []
-    begun: set[tuple[str, str]] = set()
+    begun: set[tuple[str, str, str]] = set()
     settled = False
     for f in figures:
-        key = (f.said, f.rank)
+        key = (f.said, f.name, f.rank)
         if f.said in START and settled and key in begun:
             yield tuple(current)
             current, begun, settled = [], set(), False
@@ -155,16 +155,17 @@ class Around:
         return name in self.scope or self.log.one(name) is not None
 
     def count(self, name: str) -> int | None:
+        """The one printed nearest to the target."""
         found = self.scope.get(name)
-        value = found[-1].value if found else self.log.value(name)
+        value = min(found, key=lambda f: abs(f.at - self.target.at)).value if found else self.log.value(name)
         return value if isinstance(value, int) else None
 
     def flag(self, name: str) -> Any:
         return self.log.flag(name)
 
     def before(self, name: str, since: str) -> list[Figure]:
-        """The figures called `name` between the last `since` before the target, on another line, and the target."""
-        last = max((f.at for f in self.scope.get(since, ()) if f.at < self.target.at and f.line != self.target.line), default=-1)
+        """The figures called `name` between the last `since` before the target and the target."""
+        last = max((f.at for f in self.scope.get(since, ()) if f.at < self.target.at), default=-1)
         return [f for f in self.scope.get(name, ()) if last < f.at < self.target.at]
 
 
@@ -187,6 +188,8 @@ def _needs(rule: Rule, scope: dict[str, list[Figure]], target: Figure) -> dict[s
     used = {}
     for name in rule.needs:
         found = [f for f in scope.get(name, ()) if f.at != target.at and (not rule.earlier or f.at < target.at)]
+        if name == rule.target:  # said twice in one sentence's words: of another rank, or of another start
+            found = [f for f in found if f.said != target.said]
         if not found:
             return None
         used[name] = min(found, key=lambda f: (f.line != target.line, abs(f.at - target.at)))

@@ -76,7 +76,8 @@ def pool_figure(log: LogReading) -> Figure | None:
         return given
     whole = log.all("kv_pool_bytes")
     k, v = log.one("k_bytes"), log.one("v_bytes")
-    parts = [k, v] if k and v else [whole[-1]] if whole else []
+    windows = whole and whole[-1].said == "SWAKVPool mem usage"  # the sum of the full and the window pool, whose K and V stand before it
+    parts = [whole[-1]] if windows else [k, v] if k and v else [whole[-1]] if whole else []
     parts += [f for name in ("conv_state_bytes", "ssm_state_bytes") if (f := log.one(name))]
     if not parts or parts[0] is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.enginelogs.masks import masked
-from planner.enginelogs.numbers import real, whole
+from planner.enginelogs.numbers import MAX_VALUE, real, whole
 from planner.enginelogs.table import Flag, table
 from planner.enginelogs.text import LogText
 
@@ -15,15 +15,19 @@ from planner.enginelogs.text import LogText
 PLACES = ("non-default args", "Namespace(", "ServerArgs(", "server_args", " with config: ", "engine_config", "engine_args", "engine args", "EngineArgs(",
           "Args {", "vllm serve", "vllm.entrypoints", "sglang.launch_server", "sglang serve", "llama-server", "llama-cli", "trtllm-serve",
           "text-generation-launcher", "lmdeploy serve", "LLM Args", "KvCacheConfig(", "cache_config_info", "[CMD]", "TurbomindEngineConfig(",
-          "PytorchEngineConfig(", "vllm bench", "trtllm-bench", "args: {")  # fmt: skip
+          "PytorchEngineConfig(", "vllm bench", "trtllm-bench", "args: {", "docker run", "podman run", "vllm-openai", "lmsysorg/sglang", "command:",
+          "args: [", "args: -", "starting llama server")  # fmt: skip
 MAX_PLACES = 24
 MAX_REACH = 12_000
 
 _PAIR = re.compile(
-    r"""(?<![\w.-])(?P<dash>--)?['"]?(?P<name>[A-Za-z][\w-]{1,47})['"]?(?P<sep>\s{0,2}[=:]\s{0,2}|\s)"""
-    r"""(?:(?:Some\()?(?P<quote>['"])(?P<quoted>[^'"\n]{0,300})(?P=quote)|(?P<bare>-?[\w.+/@~][\w.+/@~-]{0,299}))"""
+    r"""(?<![\w.-])(?P<dash>--)?['"]?(?P<name>[A-Za-z][\w-]{1,47})['"]?(?P<sep>\s{0,2}[=:]\s{0,2}|\s(?:\\\s{1,8})?"""
+    r"""|(?(dash)(?:,\s{0,4}|\s{1,4}-\s{1,4})|(?!)))"""  # lists of arguments: of JSON, and of YAML one a line
+    r"""(?:Some\(\s{0,12})?(?:(?P<quote>['"])(?P<quoted>[^'"\n]{0,300})(?P=quote)|(?P<bare>-?[\w.+/@~][\w.+/@~-]{0,299}))"""
 )
-_BARE = re.compile(r"(?<![\w-])--(?P<name>[A-Za-z][\w-]{1,47})(?=\s+--|\s*$|['\"\\\]])")
+_BARE = re.compile(r"(?<![\w-])--(?P<name>[A-Za-z][\w-]{1,47})(?=\s+(?:\\\s+)?--|\s*\\?\s*$|['\"\\\]])")
+_SERVED = re.compile(r"(?:vllm serve|vllm-openai:\S{1,80}|trtllm-serve(?: serve)?|lmdeploy serve api_server)\s+(?:\\\s+)?['\"]?"
+                     r"(?P<model>(?=[\w.~-]{0,100}[/\d])[\w.~/][\w./~@+-]{1,200})(?![\w:./])")  # fmt: skip
 _SHORT = re.compile(r"(?<![\w-])-(?P<name>c|ngl|np|b|ub|ctk|ctv|tp|dp|pp|m|fa)\s+(?P<bare>[\w./-]{1,300})")
 _SHORT_NAMES = {"c": "ctx_size", "ngl": "n_gpu_layers", "np": "parallel", "b": "batch_size", "ub": "ubatch_size", "ctk": "cache_type_k",
                 "ctv": "cache_type_v", "tp": "tp", "dp": "dp", "pp": "pp", "m": "model"}  # fmt: skip
@@ -70,7 +74,7 @@ def _pairs(text: str) -> list[tuple[Flag, str, int]]:
     out: list[tuple[Flag, str, int]] = []
     seen: set[str] = set()
     for m in _PAIR.finditer(text):
-        if not m["dash"] and m["sep"].strip() == "":  # "word word" is no flag
+        if not m["dash"] and m["sep"].strip() not in ("=", ":"):  # "word word" is no flag
             continue
         name = m["name"].lower().replace("-", "_")
         flag = known.get(name) or known.get(name.removeprefix("no_"))
@@ -81,6 +85,9 @@ def _pairs(text: str) -> list[tuple[Flag, str, int]]:
         if m["dash"] and value.startswith("--"):
             value = "true"
         out.append((flag, value, m.start()))
+    model = known.get("model")
+    if model is not None and "model" not in seen and (served := _SERVED.search(text)):
+        out.append((model, served["model"], served.start("model")))
     for m in _BARE.finditer(text):
         flag = known.get(m["name"].lower().replace("-", "_"))
         if flag is not None and flag.kind == "flag":
@@ -94,6 +101,17 @@ def _pairs(text: str) -> list[tuple[Flag, str, int]]:
     return out
 
 
+def _count(text: str) -> int | None:
+    """A count as vLLM takes it: 32K is 32,768 and 32k is 32,000, 25.6k is 25,600; None where it is none."""
+    scale = {"k": 1000, "m": 1000**2, "K": 1024, "M": 1024**2}.get(text[-1:], 1)
+    if scale == 1:
+        count = whole(text)
+    else:
+        number = real(text[:-1])
+        count = round(number[0] * scale) if number else None
+    return count if count is not None and 0 <= count < MAX_VALUE else None
+
+
 def _value(flag: Flag, text: str) -> Any:
     """The text in the flag's type; None where it says nothing or is no such value."""
     plain = text.strip().rstrip(",)}];\\")
@@ -102,9 +120,7 @@ def _value(flag: Flag, text: str) -> Any:
     if flag.kind == "flag":
         return {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}.get(plain.lower())
     if flag.kind == "int":
-        scale = {"k": 1024, "K": 1024}.get(plain[-1:], 1)
-        count = whole(plain[:-1] if scale > 1 else plain)
-        return count * scale if count is not None and count >= 0 else None
+        return _count(plain)
     if flag.kind == "float":
         read = real(plain)
         return read[0] if read else None

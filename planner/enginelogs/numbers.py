@@ -43,3 +43,14 @@ def real(text: str) -> tuple[float, int] | None:
 def half_step(digits: int) -> float:
     """Half of the last printed place, never finer than what the engines round to before printing."""
     return float(0.5 * 10.0 ** -max(digits, PRINTED_DIGITS))
+
+
+def sized(text: str) -> tuple[str, str]:
+    """(the number as printed, its unit as the table names it) of a size with its unit. A GB of an engine is a GiB.
+
+    >>> sized("411.0 MiB"), sized("2.1 GB"), sized("0 B")
+    (('411.0', 'MiB'), ('2.1', 'GiB'), ('0', 'bytes'))
+    """
+    number = text.rstrip("KMGTiBbytes ")
+    unit = text[len(number) :].strip()[:1]
+    return number, f"{unit}iB" if unit in ("K", "M", "G", "T") else "bytes"

@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.enginelogs.flags import FlagFound, read_flags
 from planner.enginelogs.masks import masked
-from planner.enginelogs.numbers import half_step, real, whole
+from planner.enginelogs.numbers import half_step, real, sized, whole
 from planner.enginelogs.table import UNITS, Row, table
 from planner.enginelogs.text import LogText, log_text
 from planner.notes import Note, note
@@ -165,7 +165,7 @@ def read_log(data: bytes | str) -> LogReading:
                 if row.refusal:
                     line = log.line_at(match.start())
                     refusals.setdefault((row.refusal, line), Refusal(row.refusal, line, masked(log.flat[match.start() : match.end()])[:300]))
-    engine, variant = _engine(log.flat, votes, variants)
+    engine, variant = _engine(log, votes, variants)
     kept = sorted((f for f in figures.values() if f.name != "_"), key=lambda f: f.at)
     return LogReading(
         engine=engine,
@@ -188,12 +188,14 @@ def _places(text: str, key: str) -> Iterator[int]:
 
 def _figures(log: LogText, row: Row, match: re.Match[str]) -> list[Figure]:
     groups = [g for g in range(1, row.regex.groups + 1) if g != row.regex.groupindex.get("dev")]
-    device = match["dev"] if "dev" in row.regex.groupindex else ""
+    device = match["dev"] or "" if "dev" in row.regex.groupindex else ""
     out = []
     for (name, unit), group in zip(row.figures, groups, strict=True):
         text = match[group]
         if text is None or name == "_":
             continue
+        if unit == "size":
+            text, unit = sized(text)
         line = log.line_at(match.start(group))
         rank = _rank(log.line(log.line_at(match.start()))) or _rank(log.line(line))
         value, off = _value(text, unit)
@@ -227,10 +229,10 @@ def _rank(line: str) -> str:
     return f"worker {worker[1]}" if worker else ""
 
 
-def _engine(text: str, votes: Counter[str], variants: Counter[str]) -> tuple[str | None, str | None]:
+def _engine(log: LogText, votes: Counter[str], variants: Counter[str]) -> tuple[str | None, str | None]:
     """The engine that most of the log speaks for; PyTorch's own lines count only where no engine speaks."""
     for mark in table().marks:
-        seen = sum(key in text for key in mark.keys)
+        seen = sum(key in log.flat or key in log.around for key in mark.keys)
         votes[mark.engine] += seen
         if mark.variant and seen:
             variants[mark.variant] += seen

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import DataError
-from planner.units import GIB, KIB, MIB
+from planner.units import GIB, KIB, MIB, TIB
 
 _FILE = Path(__file__).parents[1] / "data" / "enginelogs.toml"
 ENGINES = ("vllm", "sglang", "trtllm", "llamacpp", "tgi", "lmdeploy", "mlc", "lightllm", "torch")
-UNITS: dict[str, int] = {"GiB": GIB, "MiB": MIB, "KiB": KIB, "bytes": 1, "count": 1, "ratio": 1, "exact": 1, "text": 1}
+UNITS: dict[str, int] = {"TiB": TIB, "GiB": GIB, "MiB": MIB, "KiB": KIB, "bytes": 1, "count": 1, "ratio": 1, "exact": 1, "text": 1, "size": 1}
 # A number with a sign and separators between groups of digits: 1,277,184 or 79,19 or 1.277.184.
 NUMBER = r"(-?\d{1,20}(?:[.,'_]\d{1,20}){0,8})"
+SIZE = NUMBER[:-1] + r"\s{0,2}(?:[KMGT]i?B|[Bb]ytes|B)\b)"  # with the unit that the engine chose by the size: 4.5 GiB, 411.0 MiB, 0 B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def table() -> Table:
 
 
 def _row(engine: str, raw: dict[str, Any]) -> Row:
-    regex = re.compile(raw["regex"].replace("{n}", NUMBER))
+    regex = re.compile(raw["regex"].replace("{n}", NUMBER).replace("{s}", SIZE))
     figures = []
     for text in raw["figures"]:
         name, unit = text.split()

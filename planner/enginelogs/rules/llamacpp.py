@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import floor
 from typing import Any
 
@@ -23,6 +24,16 @@ def _sum_of_buffers(name: str, since: str) -> Predict:
         return [Interval(total * (1 - 5e-4) - off - 0.05 * MIB * len(parts), total + off)]  # devices may pad a buffer
 
     return predict
+
+
+def _cut_before(name: str, since: str) -> Callable[[Values, Interval, Any], bool]:
+    """Whether an excerpt begins among the buffers of a sum, so that the first of them may be missing."""
+
+    def uncertain(v: Values, seen: Interval, around: Any) -> bool:
+        parts = around.before(name, since)
+        return bool(parts) and sum(f.value for f in parts) < seen.low and all(f.at >= parts[0].at for f in around.log.figures)
+
+    return uncertain
 
 
 def _rows(which: str) -> Predict:
@@ -58,7 +69,8 @@ def _cells_again(v: Values, around: Any) -> list[Interval]:
     before = [f for name in ("full_tokens", "swa_tokens") for f in around.scope.get(name, ()) if f.at < around.target.at]
     if before:
         last = max(before, key=lambda f: f.at)
-        return [Interval(last.value, last.value)]
+        used = any(last.at < f.at < around.target.at for f in around.scope.get("cells", ()))  # by the cache before this one
+        return [] if used else [Interval(last.value, last.value)]
     context, streams = around.count("n_ctx"), around.count("streams") or 1
     return [Interval(context / streams, context / streams)] if context else []
 
@@ -76,9 +88,10 @@ LLAMACPP = (
     Rule(code="k_and_v", engine="llamacpp", target="kv_pool_bytes", needs=("k_bytes", "v_bytes"), scope="line", slack=0.006 * MIB,
          predict=lambda v, a: [v["k_bytes"] + v["v_bytes"]], source=_CPP),
     Rule(code="buffers", engine="llamacpp", target="kv_pool_bytes", needs=(), scope="start", predict=_sum_of_buffers("kv_buffer_bytes", "kv_pool_bytes"),
-         source=_CPP),
+         uncertain=_cut_before("kv_buffer_bytes", "kv_pool_bytes"), source=_CPP),
     Rule(code="buffers", engine="llamacpp", target="state_pool_bytes", needs=(), scope="start",
-         predict=_sum_of_buffers("state_buffer_bytes", "state_pool_bytes"), source=cite("llama.cpp src/llama-memory-recurrent.cpp")),
+         predict=_sum_of_buffers("state_buffer_bytes", "state_pool_bytes"), uncertain=_cut_before("state_buffer_bytes", "state_pool_bytes"),
+         source=cite("llama.cpp src/llama-memory-recurrent.cpp")),
     Rule(code="cells_again", engine="llamacpp", target="cells", needs=(), scope="start", predict=_cells_again, source=_CPP),
     Rule(code="rows", engine="llamacpp", target="k_bytes", needs=("cells",), scope="line", predict=_rows("k"), source=_CPP),
     Rule(code="rows", engine="llamacpp", target="v_bytes", needs=("cells",), scope="line", predict=_rows("v"), source=_CPP),

@@ -53,7 +53,7 @@ def _blocks_of_length(v: Values, around: Any) -> list[Interval]:
 _SGL, _TRT = cite("SGLang srt/model_executor/model_runner.py"), cite("TensorRT-LLM cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp")
 OTHERS = (
     Rule(code="weights", engine="sglang", target="weights_bytes", needs=("avail_before_weights_bytes", "avail_after_weights_bytes"), slack=0.006 * GIB,
-         predict=lambda v, a: [v["avail_before_weights_bytes"] - v["avail_after_weights_bytes"]], source=_SGL),
+         earlier=True, predict=lambda v, a: [v["avail_before_weights_bytes"] - v["avail_after_weights_bytes"]], source=_SGL),
     Rule(code="tokens_again", engine="sglang", target="kv_tokens", needs=("kv_tokens",), earlier=True, predict=_tokens_again, source=_SGL),
     Rule(code="pool_fits", engine="sglang", target="avail_after_pool_bytes", needs=("avail_after_weights_bytes", "k_bytes", "v_bytes"), slack=0.1 * GIB,
          predict=_pool_fits, source=_SGL),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Any
 
 from planner.enginelogs.intervals import Interval
@@ -100,8 +101,11 @@ def _concurrency_of_blocks(v: Values, around: Any) -> list[Interval]:
 def _concurrency_unsure(v: Values, seen: Interval, around: Any) -> bool:
     if around.count("block_size") or around.flag("block_size"):
         return False
-    whole = v["num_blocks"].low / v["concurrency_tokens"].low
-    return any(abs(whole * size - seen.middle) <= 0.006 for size in (8, 32, 64, 128, 256))
+    blocks, longest = v["num_blocks"].low, v["concurrency_tokens"].low
+    if blocks <= 0:
+        return False
+    least, most = seen.low * longest / blocks, seen.high * longest / blocks
+    return floor(most / 8) * 8 >= max(8, least)  # Gaudi has 128, Neuron one block a request, hybrid models multiples of 16
 
 
 def _pool_of_swap(v: Values, around: Any) -> list[Interval]:

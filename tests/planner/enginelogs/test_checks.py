@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.enginelogs import reconcile
+from planner.enginelogs import read_log, reconcile
 from planner.enginelogs.intervals import Interval
 from planner.enginelogs.rules import RULES
 from planner.messages.en import TEXT
@@ -108,6 +108,63 @@ def test_an_older_vllms_figure_of_one_group_stays_open() -> None:
 def test_two_starts_in_one_log_are_not_mixed() -> None:
     second = logs.VLLM_V0.replace("15.00", "16.00").replace("5.00GiB", "4.00GiB").replace("2560", "2048").replace("10.00x", "8.00x")
     assert reconcile(logs.VLLM_V0 + second).flagged == ()
+
+
+PASTED_TWICE = (
+    # before and after, as people paste them: no sentence of the weights between
+    "(EngineCore pid=1) INFO [gpu_worker.py:1] Available KV cache memory: 8.0 GiB\n(EngineCore pid=1) INFO GPU KV cache size: 65,536 tokens\n"
+    "(EngineCore pid=1) INFO Maximum concurrency for 8,192 tokens per request: 8.00x\nand with fp8:\n"
+    "(EngineCore pid=1) INFO [gpu_worker.py:1] Available KV cache memory: 9.0 GiB\n(EngineCore pid=1) INFO GPU KV cache size: 147,456 tokens\n"
+    "(EngineCore pid=1) INFO Maximum concurrency for 8,192 tokens per request: 18.00x",
+    "INFO # GPU blocks: 1000, # CPU blocks: 512\nINFO Maximum concurrency for 4000 tokens per request: 4.00x\n"
+    "INFO # GPU blocks: 2000, # CPU blocks: 512\nINFO Maximum concurrency for 4000 tokens per request: 8.00x",
+    "Available KV cache memory: 8.0 GiB\nbut then\nAvailable KV cache memory: 6.0 GiB",
+    # two models, each with its own context; and the same all in one line
+    *(joint.join((
+        "llama_context: n_ctx = 4096", "llama_kv_cache: CUDA0 KV buffer size =   448.00 MiB",
+        "llama_kv_cache: size =  448.00 MiB ( 4096 cells,  28 layers,  1/1 seqs), K (f16):  224.00 MiB, V (f16):  224.00 MiB",
+        "llama_context: n_ctx = 8192", "llama_kv_cache: CUDA0 KV buffer size =   768.00 MiB",
+        "llama_kv_cache: size =  768.00 MiB ( 8192 cells,  24 layers,  1/1 seqs), K (f16):  384.00 MiB, V (f16):  384.00 MiB")) for joint in ("\n", " ")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PASTED_TWICE, ids=lambda t: t[:24])
+def test_one_paste_of_two_starts_is_no_contradiction(text: str) -> None:
+    assert reconcile(text).flagged == ()
+
+
+CONSISTENT_LINES = (
+    # a draft model is loaded after the target, and its own beginning stands nearer to the target's end
+    "[x TP0] Load weight begin. avail mem=110.00 GB\n[x TP0] Load weight end. elapsed=540.0 s, type=SomeForCausalLM, quant=fp8, avail mem=17.00 GB, mem "
+    "usage=93.00 GB.\n[x TP0] Load weight begin. avail mem=17.10 GB\n[x TP0] Load weight end. elapsed=7.0 s, type=SomeForCausalLMNextN, quant=fp8, "
+    "avail mem=14.10 GB, mem usage=3.00 GB.",
+    # devices over the network hold their parts
+    "llama_kv_cache: RPC[127.0.0.1:50052] KV buffer size =   800.00 MiB\nllama_kv_cache: RPC[127.0.0.2:50052] KV buffer size =   784.00 MiB\n"
+    "llama_kv_cache: CPU KV buffer size =   432.00 MiB\nllama_kv_cache: size = 2016.00 MiB (  4096 cells, 126 layers,  1/1 seqs), "
+    "K (f16): 1008.00 MiB, V (f16): 1008.00 MiB",
+    # each slot has its share of the context
+    "llama_context: n_seq_max = 4\nllama_context: n_ctx = 16384\nllama_kv_cache: size = 2048.00 MiB ( 4096 cells, 32 layers, 4/4 seqs), K (f16): "
+    "1024.00 MiB, V (f16): 1024.00 MiB\nslot load_model: id 0 | new slot, n_ctx = 4096",
+    # blocks of a device that holds a whole request in one
+    "INFO # neuron blocks: 4, # CPU blocks: 0\nINFO Maximum concurrency for 1024 tokens per request: 4.00x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CONSISTENT_LINES, ids=lambda t: t[:24])
+def test_lines_that_fit_are_not_flagged(text: str) -> None:
+    assert [(line.name, line.rule) for line in reconcile(text).lines if line.status == "differs"] == []
+
+
+def test_the_drafts_weights_do_not_stand_for_the_targets() -> None:
+    assert read_log(CONSISTENT_LINES[0]).value("weights_bytes") == 93 * 2**30
+
+
+def test_an_excerpt_that_begins_among_the_buffers_leaves_their_sum_open() -> None:
+    rest = ("llama_kv_cache_init:     CUDA14 KV buffer size =   180.00 MiB\nllama_new_context_with_model: KV self size  = 2196.00 MiB, "
+            "c^KV (f16): 2196.00 MiB, kv^T: not used")  # fmt: skip
+    assert [line.status for line in reconcile(rest).lines if line.rule == "buffers"] == ["open"]
+    whole = "llama_new_context_with_model: n_ctx = 4096\n" + rest
+    assert [line.status for line in reconcile(whole).lines if line.rule == "buffers"] == ["differs"]
 
 
 def test_ranks_are_not_mixed() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 from typing import Any
 
 import pytest
 
 from planner.enginelogs import read_log
-from planner.enginelogs.numbers import real, whole
+from planner.enginelogs.numbers import real, sized, whole
 from planner.enginelogs.table import table
 from planner.messages.en import TEXT
 from tests.planner.enginelogs import logs
@@ -94,8 +95,59 @@ SENTENCES: tuple[tuple[str, str, str, Any], ...] = (
     ("lmdeploy", "[TM][WARNING] `session_len` truncated to 4928 due to limited KV cache memory", "kv_tokens", 4928),
     ("lmdeploy", "lmdeploy build CacheEngine with config: CacheConfig(max_batches=128, block_size=64, num_cpu_blocks=0, num_gpu_blocks=7521, window_size=-1)",
      "num_blocks", 7521),
+    # blocks of any device; the CPU's own executor prints only its own
+    ("vllm", "INFO executor_base.py:112] # neuron blocks: 6, # CPU blocks: 0", "num_blocks", 6),
+    ("vllm", "INFO executor_base.py:112] # cpu blocks: 5120, # CPU blocks: 0", "num_blocks", 5120),
+    ("vllm", "INFO cpu_executor.py:212] # CPU blocks: 3300", "num_blocks", 3300),
+    ("vllm", "INFO [cpu_worker.py:255] Explicitly set (0.5/64.0) GiB for KV cache on node 0.", "available_kv_bytes", GIB // 2),
+    # TPU, Gaudi, Ascend
+    ("vllm", "INFO [tpu_worker.py:557] Memory statistics | total_hbm_limit_gb=32.0GiB | total_hbm_used_gb=9.5GiB | total_hbm_avail_gb=19.25GiB",
+     "available_kv_bytes", round(19.25 * GIB)),
+    ("vllm", "INFO [tpu_worker.py:557] Memory statistics | total_hbm_limit_gb=32.0GiB | total_hbm_used_gb=9.5GiB", "total_memory_bytes", 32 * GIB),
+    ("vllm", "tpu_runner.py Hybrid KV cache: setting num_gpu_blocks_override=640 to align the pool", "num_blocks", 640),
+    ("vllm", "INFO hpu_worker.py:158] Free device memory: 80.5 GiB, 40.25 GiB usable (gpu_memory_utilization=0.5), 512 MiB reserved for HPUGraphs, "
+     "24.5 GiB reserved for KV cache", "cuda_graphs_bytes", 512 * MIB),
+    ("vllm", "INFO hpu_worker.py:158] Free device memory: 80.5 GiB, 40.25 GiB usable (gpu_memory_utilization=0.5)", "memory_fraction", 0.5),
+    ("vllm", "Actual usage: 1.25 GiB for weights, 0.25 GiB for peak activation, 0.5 GiB for NPU graph memory.", "weights_bytes", round(1.25 * GIB)),
+    ("vllm", "Actual usage: 1.25 GiB for weights, 0.25 GiB for peak activation, 0.5 GiB for NPU graph memory.", "cuda_graphs_bytes", GIB // 2),
+    ("vllm", "or `--kv-cache-memory=60000000000` (55.88 GiB) to fully utilize NPU free memory. Current KV cache memory: 50.0 GiB.", "kv_to_fill_bytes",
+     60_000_000_000),
+    ("vllm", "CUDA graph pool memory: 0.75 GiB (actual: 0.5 GiB captured + 0.25 GiB retained by profiling), 0.7 GiB (estimated)", "cuda_graphs_bytes",
+     round(0.75 * GIB)),
+    # SGLang writes the window pools with a small letter too
+    ("sglang", "[2026-01-31 TP0] Use sliding window memory pool. full_layer_tokens=300000, swa_layer_tokens=240000", "full_tokens", 300_000),
+    # llama.cpp: devices over the network and of a meta backend, versions of every age
+    ("llamacpp", "llama_kv_cache: RPC[127.0.0.1:50052] KV buffer size =   640.00 MiB", "kv_buffer_bytes", 640 * MIB),
+    ("llamacpp", "load_tensors:       Meta() model buffer size =  6400.00 MiB", "model_buffer_bytes", 6400 * MIB),
+    ("llamacpp", "llama_kv_cache_unified: size = 1024.00 MiB (  8192 cells,  32 layers), K (f16):  512.00 MiB, V (f16):  512.00 MiB", "k_bytes", 512 * MIB),
+    ("llamacpp", "llama_model_load_internal: n_layer    = 26", "n_layer", 26),
+    ("llamacpp", "llama_new_context_with_model: total VRAM used: 1900.50 MiB (model: 1700.00 MiB)", "vram_used_bytes", round(1900.5 * MIB)),
+    ("llamacpp", "llama_context: n_ctx = 16384\nslot load_model: id  0 | task -1 | new slot, n_ctx = 4096", "n_ctx", 16_384),
+    # ollama prints each size in the unit that suits it
+    ("llamacpp", 'source=memory.go msg=offload layers.model=33 layers.offload=20 memory.required.kv="1.5 GiB"', "gpu_layers", 20),
+    ("llamacpp", 'source=memory.go memory.required.kv="1.5 GiB" memory.weights.total="640.0 MiB" memory.graph.full="2.5 GiB"', "weights_bytes", 640 * MIB),
+    ("llamacpp", 'source=memory.go memory.required.kv="1.5 GiB" memory.graph.full="2.5 GiB"', "compute_buffer_bytes", round(2.5 * GIB)),
+    ("llamacpp", 'source=device.go:262 msg="compute graph" device=Metal size="2.5 GiB"', "compute_buffer_bytes", round(2.5 * GIB)),
+    ("llamacpp", 'source=device.go:240 msg="model weights" device=CUDA0 size="760.5 MiB"', "model_buffer_bytes", round(760.5 * MIB)),
+    ("llamacpp", 'source=runner.go msg=load request="{Parallel:2 BatchSize:512 FlashAttention:Enabled KvSize:8192 KvCacheType:q8_0}"', "n_ctx", 8192),
+    ("torch", "CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 44.50 GiB total capacity; 27.90 GiB already allocated; 565.25 MiB free; 27.93 GiB "
+     "reserved in total by PyTorch)", "free_at_failure_bytes", round(565.25 * MIB)),
     ("torch", "Tried to allocate 150.00 MiB. GPU 0 has a total capacity of 23.52 GiB of which 146.44 MiB is free", "tried_bytes", 150 * MIB),
 )  # fmt: skip
+
+
+# (refusal, its sentence)
+REFUSED = (
+    ("no_memory_for_blocks", "text_generation_server RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch`"),
+    ("no_memory_for_blocks", "text_generation_client: Not enough memory to handle 16000 total tokens with 2 prefill tokens. You need to decrease it"),
+    ("no_memory_for_blocks", "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.88."),
+    ("out_of_memory", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; 44.50 GiB total capacity)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda c: c[1][:40])
+def test_refusals_are_known_by_their_sentence(case: tuple[str, str]) -> None:
+    assert [r.code for r in read_log(case[1]).refusals] == [case[0]]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{len(c[3])}")
@@ -132,6 +184,16 @@ FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
      {"max_model_len": 4096, "tp": 4, "kv_dtype": "auto"}),
     ("llama-server -m model.gguf -c 65536 -np 4 -ctk q8_0 -ctv q8_0 -ngl 20 -ub 1024",
      {"max_model_len": 65_536, "parallel": 4, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "n_gpu_layers": 20, "n_ubatch": 1024}),
+    ("docker run --gpus all vllm/vllm-openai:v0.11.0 \\\n Qwen/Qwen3-8B \\\n --enable-expert-parallel \\\n --tensor-parallel-size 4 \\\n --max-num-seqs 32\n",
+     {"model": "Qwen/Qwen3-8B", "expert_parallel": True, "tp": 4, "max_num_seqs": 32}),
+    ("image: vllm/vllm-openai:v0.11.0\ncommand: >\n  /model\n  --kv-cache-dtype fp8\n  --block-size 256\n", {"kv_dtype": "fp8", "block_size": 256}),
+    ('args:\n  - "--model"\n  - "Qwen/Qwen3-8B"\n  - "--max-model-len"\n  - "8192"\n  - --gpu-memory-utilization=0.8', {"model": "Qwen/Qwen3-8B",
+     "max_model_len": 8192, "memory_fraction": 0.8}),
+    ('args: ["--model", "Qwen/Qwen3-8B", "--tensor-parallel-size", "2"]', {"model": "Qwen/Qwen3-8B", "tp": 2}),
+    ("vllm serve Qwen/Qwen3-8B --max-model-len 32K", {"model": "Qwen/Qwen3-8B", "max_model_len": 32_768}),
+    ("vllm serve Qwen/Qwen3-8B --max-model-len 25.6k", {"max_model_len": 25_600}),
+    ("text_generation_launcher: Args { num_shard: Some(\n    2,\n), max_total_tokens: Some(4096), quantize: None }", {"tp": 2, "max_model_len": 4096}),
+    ('source=server.go msg="starting llama server" cmd="/usr/bin/ollama runner --ctx-size 8192 --parallel 4"', {"max_model_len": 8192, "parallel": 4}),
 )  # fmt: skip
 
 
@@ -139,6 +201,11 @@ FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
 def test_flags_are_read_from_every_form(case: tuple[str, dict[str, Any]]) -> None:
     flags = read_log(case[0]).flags
     assert {name: flags[name].value for name in case[1]} == case[1]
+
+
+@pytest.mark.parametrize("text", ["image: vllm/vllm-openai:v0.26.0\nports:\n  - 8000", "I tried vllm serve with other settings", "vllm-openai:latest is old"])
+def test_words_after_a_command_are_no_model(text: str) -> None:
+    assert "model" not in read_log(text).flags
 
 
 def test_words_that_only_look_like_flags_are_none() -> None:
@@ -161,14 +228,34 @@ WRAPPERS: tuple[tuple[str, Any], ...] = (
     ("kubectl", lambda t: lined(t, lambda x: "[pod/llm-0/main] 2026-05-02T10:00:00.123456789Z stdout F " + x)),
     ("colours", lambda t: lined(t, lambda x: "\x1b[36m(core)\x1b[0;0m " + x.replace("GiB", "\x1b[1mGiB\x1b[0m"))),
     ("colours as letters", lambda t: lined(t, lambda x: "^[[1;36m" + x + "^[[0m")),
+    ("colours as octals", lambda t: lined(t, lambda x: "#033[1;36m" + x + "#033[0m")),
     ("windows lines", lambda t: t.replace("\n", "\r\n")),
     ("json lines", lambda t: lined(t, lambda x: json.dumps({"log": x + "\n", "stream": "stderr", "time": "2026"}))),
     ("utf-16", lambda t: t.encode("utf-16")),
     ("utf-16 without mark", lambda t: t.encode("utf-16-le")),
     ("bom", lambda t: b"\xef\xbb\xbf" + t.encode()),
     ("full-width colons", lambda t: t.replace(": ", "\uff1a ")),
+    ("quote", lambda t: lined(t, lambda x: "> " + x)),
+    ("quotes in a quote", lambda t: lined(t, lambda x: ">> " + x)),
+    ("journal", lambda t: lined(t, lambda x: "May 02 10:00:00 gpu01 vllm[1234]: " + x)),
+    ("container's own lines", lambda t: lined(t, lambda x: "2026-05-02T10:00:00.123456789Z stdout F " + x)),
+    ("cloud console", lambda t: lined(t, lambda x: "INFO 2026-05-02T10:00:00.096Z [resource.labels.containerName: vllm] " + x)),
+    ("a box", lambda t: lined(t, lambda x: "\u2502 " + x + "  \u2502")),
+    ("entities", html.escape),
+    ("breaks of a cell", lambda t: t.replace("\n", "<br>\n")),
+    ("a string of a program", lambda t: '"' + t.replace("\n", "\\n") + '"'),
     ("mpi", lambda t: lined(t, lambda x: "[1,0]<stdout>:" + x)),
 )
+
+
+@pytest.mark.parametrize("wrapper", [w for w in WRAPPERS if w[0] not in ("mpi", "colours")], ids=lambda w: w[0])  # those two name a rank
+def test_what_goes_on_in_the_next_line_is_read_through_what_stands_around(wrapper: tuple[str, Any]) -> None:
+    """A command over several lines, and a refusal broken by an editor."""
+    text = "vllm serve Qwen/Qwen3-8B \\\n  --tensor-parallel-size 4 \\\n  --max-model-len 8192\n" + logs.VLLM_V1
+    broken = logs.VLLM_REFUSED.replace(" GiB KV cache is needed", "\nGiB KV cache is\nneeded")
+    log = read_log(wrapper[1]("x\n" + broken))
+    assert figures(wrapper[1](text)) == figures(logs.VLLM_V1)
+    assert (log.value("kv_needed_bytes"), [r.code for r in log.refusals]) == (16 * GIB, ["needs_more_kv"])
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS, ids=lambda w: w[0])
@@ -182,6 +269,16 @@ def test_wrapped_lines_are_read_as_one() -> None:
     hard = "\n".join(line[i : i + 100] for line in logs.VLLM_V1.splitlines() for i in range(0, len(line), 100))
     assert figures(soft) >= {x for x in figures(logs.VLLM_V1) if x[0] != "source_line"}
     assert figures(hard) >= {x for x in figures(logs.VLLM_V1) if x[0] != "source_line"}
+
+
+def test_lines_of_one_length_are_not_glued_together() -> None:
+    """Records of one form are as long as each other; and an editor may fill three lines to the same column by chance."""
+    same = "\n".join(f"1725340818{n:03} [TP{n}] Use sliding window memory pool. full_layer_tokens=300000, swa_layer_tokens=24000{n}" for n in range(4))
+    assert [f.value for f in read_log(same).all("swa_tokens")] == [240_000, 240_001, 240_002, 240_003]
+    chance = ("Desired GPU memory utilization is (0.9, 172.5 GiB). Actual usage is 2.0 GiB for", "consumed memory (weights + non-torch), and 5.5 GiB for. "
+              "Current kv cache memory", "in use is 155.0 GiB.")  # fmt: skip
+    assert len(chance[0]) == len(chance[1])
+    assert read_log("\n".join(chance)).value("available_kv_bytes") == 155 * GIB
 
 
 def _soft(line: str, width: int) -> list[str]:
@@ -202,6 +299,8 @@ def test_separators_of_other_languages() -> None:
 
 def test_numbers() -> None:
     assert [whole(t) for t in ("1,277,184", "12", "-5", "8192.0", "1,2", "", "9" * 25)] == [1_277_184, 12, -5, 8192, None, None, None]
+    assert [sized(t) for t in ("411.0 MiB", "2.1 GB", "512MiB", "0 B", "77 bytes")] == [("411.0", "MiB"), ("2.1", "GiB"), ("512", "MiB"), ("0", "bytes"),
+                                                                                        ("77", "bytes")]  # fmt: skip
     assert [real(t) for t in ("13.1", "79,19", "1,234.5", "x", "")] == [(13.1, 1), (79.19, 2), (1234.5, 1), None, None]
 
 

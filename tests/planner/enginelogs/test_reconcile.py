@@ -15,6 +15,7 @@ from planner.api import model_of
 from planner.capacity import plan
 from planner.enginelogs import Reconciliation, read_log, reconcile
 from planner.enginelogs.causes import CANDIDATES
+from planner.enginelogs.compare import pool_figure
 from planner.enginelogs.measured import measured_options, with_measured
 from planner.hardware import find
 from planner.messages.en import TEXT
@@ -36,6 +37,15 @@ def lines(found: Reconciliation) -> dict[str, Any]:
 
 
 # -- from the printed pool -------------------------------------------------------------------------------------------------
+
+
+def test_the_pool_of_a_windowed_model_is_its_sum() -> None:
+    """SGLang prints K and V of the window pool and of the full one, then both together."""
+    pools = ("[TP0] KV Cache is allocated. #tokens: 774980, K size: 8.75 GB, V size: 8.75 GB\n[TP0] KV Cache is allocated. #tokens: 968726, "
+             "K size: 11.0 GB, V size: 11.0 GB\n")  # fmt: skip
+    whole = pool_figure(read_log(pools + "[TP0] SWAKVPool mem usage: 39.50 GB, swa size: 774980, full size: 968726"))
+    assert whole is not None
+    assert whole.value == round(39.5 * 2**30)
 
 
 def test_tokens_blocks_and_concurrency_come_out_of_the_printed_pool() -> None:
