@@ -8,12 +8,12 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-import pandas  # noqa: F401: what every table needs
+import pandas  # noqa: F401 what every table needs
 import pyarrow  # noqa: F401
 import streamlit as st
 from starlette.middleware import Middleware
 
-from pages.parts import charts, history_key, inputs, tables  # noqa: F401: what every page needs, plotly with them
+from pages.parts import charts, history_key, inputs, login, tables  # noqa: F401 what every page needs, plotly with them
 from planner import environment
 from planner.errors import InvalidInput
 from planner.web.headers import SecurityHeaders
@@ -29,8 +29,9 @@ except InvalidInput as e:  # a setting with a slip is worse than none: nothing i
 gc.collect()
 gc.freeze()
 
+base = str(st.get_option("server.baseUrlPath") or "")
 app = st.App(
     Path(__file__).parent / "pages/router.py",
-    routes=[*history_key.routes(), *Service(str(st.get_option("server.baseUrlPath") or "")).routes()],
-    middleware=[Middleware(SecurityHeaders)],
+    routes=[*history_key.routes(), *Service(base).routes()],
+    middleware=[*login.middleware(base), Middleware(SecurityHeaders, referrer="same-origin" if login.set_up() else "no-referrer")],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import editor, errors, hub_search, inputs, language, look, source, state
+from pages.parts import editor, errors, hub_search, inputs, language, login, look, source, state
 from planner import hardware
 from planner.errors import PlannerError
 from planner.messages import render
@@ -43,7 +43,9 @@ page = st.navigation([*pages.values(), again], position="top")
 name = next((n for n, p in pages.items() if p.url_path == page.url_path), "plan")
 with st.container(horizontal=True, vertical_alignment="center", key="page_head"):
     st.header(render(f"page.{name}.question"), anchor=False, width="stretch")
+    login.draw()
     language.draw()
+login.told()
 try:
     st.session_state["_current"] = inputs.draw()
 except PlannerError as e:

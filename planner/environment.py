@@ -56,7 +56,7 @@ VARIABLES: dict[str, Variable] = {
     "KVLEDGER_FONT": Variable(kind="text", default=""),
     "KVLEDGER_LANGUAGE": Variable(kind="text", default="", high=20),
 }
-OF_THE_TESTS = frozenset(f"KVLEDGER_{n}" for n in ("CORPUS", "REQUIRE_CORPUS", "REQUIRE_BROWSER", "CHECK_ALL", "SHOTS"))
+OF_THE_TESTS = frozenset(f"KVLEDGER_{n}" for n in ("CORPUS", "REQUIRE_CORPUS", "REQUIRE_BROWSER", "CHECK_ALL", "SHOTS", "TEST_DATABASE"))
 
 
 def value(name: str, environ: Mapping[str, str] | None = None) -> Any:

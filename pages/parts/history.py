@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from pages.parts import errors, history_key
+from pages.parts import errors, history_key, login
 from planner.messages import render
 from planner.scenario import Scenario
 from planner.units import count
@@ -34,7 +34,7 @@ def store() -> Store:
 
 def owner() -> str | None:
     """The owner of this session's rows, or None where there is no login and no key. A hash: the key is in the browser alone."""
-    user = _user()
+    user = login.identity()
     if user:
         return _owner_of("user", user)
     found = st.session_state.get(OWNER)
@@ -45,15 +45,7 @@ def owner() -> str | None:
 
 
 def by_login() -> bool:
-    return bool(_user())
-
-
-def _user() -> str:
-    """Issuer and subject of the login (OpenID Connect, core 1.0, 5.7: only both together are stable and unique); empty without one."""
-    user: Any = st.user
-    if not user.get("is_logged_in") or not user.get("sub"):
-        return ""
-    return f"{user.get('iss', '')}\n{user['sub']}"
+    return bool(login.identity())
 
 
 def _owner_of(kind: str, key: str) -> str:
@@ -65,11 +57,14 @@ def _owner_of(kind: str, key: str) -> str:
 # -- the forms that the browser posts by itself --------------------------------------------------------------------------------
 
 
-def switch_on() -> None:
+def switch_on(where: str = "history") -> None:
     """What a history is, and the button that begins one."""
     st.markdown(render("page.history.off"))
     st.caption(render("page.history.off.cookie", {"days": history_key.DAYS}))
     _form(_ticket("start", lambda: history_key.DESK.issue(*_new_key())), render("page.history.start"))
+    if login.offered():
+        st.caption(render("page.login.or"))
+        login.ways_in(where)
     _wait("start")
 
 
@@ -138,7 +133,7 @@ def save_box(kind: str, name: str, about: str, make: Callable[[], bytes]) -> Non
         with errors.shown(stop=False):
             store()
             if owner() is None:
-                switch_on()
+                switch_on(f"save_{kind}")
                 return
             key = f"save_{kind}_name_{name}"
             with st.container(horizontal=True, vertical_alignment="bottom"):

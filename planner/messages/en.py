@@ -14,6 +14,7 @@ from planner.messages import (
     en_learn,
     en_llamacpp,
     en_load,
+    en_login,
     en_logs,
     en_mix,
     en_pages,
@@ -78,6 +79,8 @@ _PLANNER: dict[str, str] = {
     "error.nested_unknown.hint": "Give the config of the language model alone if its family is a known one.",
     "error.unknown_key": "The model type {model_type} is not known, and its key {key} (= {value}) could change the cache.",
     "error.unknown_key.hint": "If you know that {key} does not touch the KV cache, declare it harmless: --harmless {key}.",
+    "error.no_architecture": "The model type {model_type} is not known, and the config names no architecture.",
+    "error.no_architecture.hint": "Give the whole config, whose architectures ends in ForCausalLM, or describe the layers by hand.",
     "error.not_a_causal_model": "The model type {model_type} is not known, and its architecture ({architecture}) is not a causal language model by name.",
     "error.not_a_causal_model.hint": "Encoders keep no KV cache. For a decoder, give a config whose architectures ends in ForCausalLM.",
     "error.no_cache_in_class": "Models of the type {model_type} do not keep a plain KV cache.",
@@ -224,7 +227,7 @@ _PLANNER: dict[str, str] = {
     "gap.copies": "copies on several ranks",
     "gap.row_layout": "the engine's own layout of rows and states",
     "gap.last_block": "empty part of the last block",
-    "gap.window_slack": "windows kept in whole blocks",
+    "gap.window_slack": "rows kept beyond the windows",
     "gap.state_slots": "further slots of each state",
     "gap.state_pages": "states padded to a page",
     "gap.padding": "pages and groups padded to one size",
@@ -324,6 +327,7 @@ TEXT: dict[str, str] = (
     | en_load.TEXT
     | en_sglang.TEXT
     | en_start.TEXT
+    | en_login.TEXT
     | en_logs.TEXT
     | en_trtllm.TEXT
     | en_service.TEXT

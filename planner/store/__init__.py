@@ -72,7 +72,7 @@ class Store:
         if kind is not None:
             _known(kind)
             asked = asked.where(KEPT.c.kind == kind)
-        for word in search[:MAX_SEARCH].split():
+        for word in _printable(search, MAX_SEARCH).split():
             asked = asked.where(KEPT.c.name.icontains(word, autoescape=True) | KEPT.c.about.icontains(word, autoescape=True))
         with self._open() as c:
             return tuple(map(_kept, c.execute(asked)))
@@ -124,7 +124,11 @@ def open_store(url: str | None = None) -> Store:
         raise StoreError("store_off", field=place.ADDRESS)
     try:
         engine = place.engine(address)
-        schema.upgrade(engine)
+        try:
+            schema.upgrade(engine)
+        except BaseException:
+            engine.dispose()
+            raise
     except (*_FAULTS, ImportError, ValueError) as e:
         raise _unusable(e) from e
     return Store(engine, limit)
@@ -145,6 +149,8 @@ def _kept(row: Any) -> Kept:
 
 
 def _mine(owner: str, row: int) -> tuple[Any, ...]:
+    if not 0 < row < 2**63:  # drivers differ in what they say of such a number
+        raise StoreError("kept_absent", field="id")
     return KEPT.c.owner == _owner(owner), KEPT.c.id == int(row)
 
 
@@ -180,11 +186,14 @@ def _unusable(e: Exception) -> StoreError:
 
 
 _FAULTS = (SQLAlchemyError, sqlite3.Error, OSError)
-_WORDS = (
+_WORDS = (  # of SQLite's and PostgreSQL's messages; the first that fits
+    (("authentication failed", "no pg_hba.conf", "no password supplied", 'role "', 'database "', "permission denied for"), "store_login"),
+    (("connection refused", "could not connect", "connection to server", "connection is lost", "connection is closed", "terminating connection",
+      "server closed", "resolve", "translate host", "timeout expired", "timed out"), "store_unreachable"),
     (("malformed", "not a database", "disk image"), "store_damaged"),
     (("readonly", "read-only", "unable to open", "permission denied"), "store_unwritable"),
     (("disk is full", "no space left"), "store_no_space"),
-    (("locked", "busy"), "store_busy"),
-)
+    (("locked", "busy", "lock timeout"), "store_busy"),
+)  # fmt: skip
 
 __all__ = ["KINDS", "MAX_DOCUMENT_BYTES", "MAX_ROWS", "Kept", "Store", "open_store", "owner_of"]

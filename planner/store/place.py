@@ -17,6 +17,9 @@ ADDRESS, LIMIT = "KVLEDGER_DATABASE", "KVLEDGER_DATABASE_LIMIT"
 OFF = "off"
 FILE = "kept.sqlite3"
 _WAIT_MS = 15_000  # for another writer
+_LIBPQ = {"connect_timeout": 10, "tcp_user_timeout": _WAIT_MS}  # s, ms; without them a host that swallows packets holds a page for minutes
+_PATIENCE: dict[str, dict[str, int]] = dict.fromkeys(("postgresql", "postgresql+psycopg", "postgresql+psycopg2"), _LIBPQ)
+_ONE_WRITER = 0x6B766C65  # the number of our lock among a database's advisory locks
 
 
 def address() -> str:
@@ -44,7 +47,11 @@ def engine(text: str) -> Engine:
     """Raises SQLAlchemyError for an address that is none, ImportError without its driver, OSError where the file cannot be made."""
     url = make_url(text)
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, hide_parameters=True, pool_pre_ping=True)  # parameters in a log would be plans
+        arguments = {k: v for k, v in _PATIENCE.get(url.drivername, {}).items() if k not in url.query}
+        made = create_engine(url, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)  # parameters in a log would be plans
+        if url.get_backend_name() == "postgresql":
+            event.listen(made, "begin", _begun_on_postgresql)
+        return made
     if not url.database or url.database.startswith((":", "file:")):
         raise StoreError("store_in_memory", field=ADDRESS)
     _made_private(Path(url.database))
@@ -71,3 +78,11 @@ def _connected(connection: Any, _: Any) -> None:
 
 def _begun(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("kept_write") else "BEGIN")
+
+
+def _begun_on_postgresql(connection: Connection) -> None:
+    """One writer at a time, as SQLite has it: a count that is checked against a limit stays true until the row is in, and two processes do not
+    make the tables at once. The lock ends with the transaction."""
+    if connection.get_execution_options().get("kept_write"):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_WAIT_MS}")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ONE_WRITER})")

@@ -48,14 +48,15 @@ def page_hashes() -> tuple[str, ...]:
     return tuple(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in inline)
 
 
-def headers(frames: str, scripts: tuple[str, ...] = ()) -> tuple[tuple[bytes, bytes], ...]:
-    """`frames`: who may show the page in a frame; `scripts`: hashes of scripts that stand in the page; both as CSP writes them."""
+def headers(frames: str, scripts: tuple[str, ...] = (), referrer: str = "no-referrer") -> tuple[tuple[bytes, bytes], ...]:
+    """`frames`: who may show the page in a frame; `scripts`: hashes of scripts that stand in the page; both as CSP writes them. `referrer`: who is
+    told which page a link was on."""
     own = {"script-src": " ".join((POLICY["script-src"], *scripts)), "frame-ancestors": frames}
     policy = "; ".join(f"{name} {value}" for name, value in (POLICY | own).items())
     pairs = {
         "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
+        "Referrer-Policy": referrer,
         "Cross-Origin-Opener-Policy": "same-origin",
         "Permissions-Policy": ", ".join(f"{name}=()" for name in UNUSED),
     }
@@ -65,9 +66,9 @@ def headers(frames: str, scripts: tuple[str, ...] = ()) -> tuple[tuple[bytes, by
 class SecurityHeaders:
     """Around the whole app. A header that an answer has already is left alone."""
 
-    def __init__(self, app: App, frames: str | None = None) -> None:
+    def __init__(self, app: App, frames: str | None = None, referrer: str = "no-referrer") -> None:
         self.app = app
-        self.own = headers(environment.value("KVLEDGER_FRAMES") if frames is None else frames, page_hashes())
+        self.own = headers(environment.value("KVLEDGER_FRAMES") if frames is None else frames, page_hashes(), referrer)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
