@@ -4,12 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PORT   ?= 8501
 
-.PHONY: help run test lint types check-all bench clean
+.PHONY: help setup run test lint types check-all bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.0.1
+setup: $(VENV)/.installed  ## set up .venv, for the command line
+
+run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.0.1 (PORT=8501)
 	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
 
 test: $(VENV)/.installed  ## set up what is missing, then run the tests: side by side, with browsers two at a time, then those that measure this host one by one

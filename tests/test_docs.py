@@ -9,6 +9,7 @@ import pytest
 from planner.api import answer
 from planner.engines import ENGINES
 from planner.readers import READERS
+from planner.report.text import text as printed
 from tests.conftest import ROOT
 
 DOCS = ("README.md", "docs/guide.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -43,9 +44,19 @@ def test_the_number_followed_is_the_products() -> None:
     assert answer("kv", "catalog:Llama-3.1-8B", {"tokens": 8192})["architecture_bytes"] == figure
 
 
+def test_the_latent_followed_is_the_products() -> None:
+    base = {"gpu": "H200 SXM", "gpus": 8, "tp": 8, "tokens": 8192, "sequences": 16}
+    plain, apart = (answer("plan", "catalog:DeepSeek-V3", base | more) for more in ({}, {"dp_attention": 8}))
+    for figure in (plain["architecture_bytes"], plain["engine_bytes"], apart["engine_bytes"]):
+        assert f"{figure:,} bytes" in " ".join(text("ARCHITECTURE.md").split())
+
+
 def test_the_readmes_ledger_is_the_products() -> None:
     out = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "tokens": 8192, "sequences": 16})
     readme = text("README.md")
+    for line in printed("plan", out).splitlines():
+        if line.startswith(("Fits", "  ")):
+            assert line in readme.splitlines(), line
     for line in out["rank_ledgers"][0]:
         assert f"{line['bytes']:,}" in readme, line["name"]
     for figure in (out["num_blocks"], out["kv_tokens"], sum(line["bytes"] for line in out["rank_ledgers"][0])):

@@ -1,6 +1,7 @@
 """How fast: TTFT, the time of a step and the mean ITL under load, each with a range. Never a bare figure.
 
-`estimate` is what a plan asks for; `stages_of` and `times` are what a sweep runs over arrays.
+`served` gathers what the times of a plan are computed from: work of each stage, speeds of the device, the load. `figures` computes them, with
+ints for a plan and arrays for a sweep; `latency` is its answer for one load, `estimate` both steps at once.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@
 since each of the other B - 1 sequences puts one prefill in front of a token once in `output` steps; a fixed point, a few rounds. With
 chunks no step takes more prompt tokens than its budget, so that ITL <= t_step + t_chunk(budget): beyond it prompts wait instead.
 
-    TTFT(B) = serve + t_prefill + t_step / 2 + (B - 1) (wait_share t_prefill + request)
+    TTFT(B) = factor x (serve + t_prefill + t_step / 2 + (B - 1) (wait_share t_gpu + request))
 
-The last term: a closed loop sends its first B requests together, and what waits in that wave, (B - 1) / 2 prefills, is spread over all
-that it sends: with ten a client a share of 1/20, which is what the fit finds for vLLM and TensorRT-LLM.
+`t_gpu` is the prefill without fixed times, `factor` 1 unless a TTFT was measured (planner/calibrate.py); with data-parallel attention B is
+that of one group, and a step of chunks carries no more prompt tokens than its budget here too. The term in B - 1: a closed loop sends its
+first B requests together, and what waits in that wave, (B - 1) / 2 prefills, is spread over all that it sends: with ten a client a share of
+1/20, which is what the fit finds for vLLM and TensorRT-LLM.
 """
 
 from __future__ import annotations
@@ -109,8 +111,8 @@ def times(stages: tuple[Work, ...], v: Speeds, load: Load) -> Times:
     chunk_share = np.minimum(1.0, batch * load.chunks / (load.output * 1.0 * data))
     chunk_s = beside.total / load.chunks
     return Times(
-        ttft_s=v.first * (alone_s + wait_s),
-        wait_s=v.first * wait_s,
+        ttft_s=v.ttft_factor * (alone_s + wait_s),
+        wait_s=v.ttft_factor * wait_s,
         step_s=step_s,
         itl_s=itl_s,
         itl_p99_s=np.maximum(step_s + np.where(chunk_share > 0.01, np.where(batch > 1, chunk_s, 0.0), 0.0), itl_s),

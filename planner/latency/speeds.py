@@ -28,8 +28,9 @@ class Speeds:
     """Rates in bytes and FLOP a second that are reached, times in seconds. `range_itl`: (low, high) = (t / down, t * up).
 
     `wait_share`, `request_s`: what each other request adds to the TTFT, a share of its prefill and host work. `prefill`: the engine's own
-    policy, chunked or whole. `measured`: whether whole engines were measured on this device with this engine. `first`: a measured factor
-    of the TTFT alone, beside that of all times.
+    policy, chunked or whole. `measured`: whether whole engines were measured on this device with this engine. `ttft_factor`: a
+    measured factor of the TTFT alone, beside that of all times. `serve_s`: the way of a request to the engine and back; `first_layer_s`: what a
+    layer of the first token's steps takes beside the fixed times of every step.
     """
 
     read: dict[str, float]
@@ -58,7 +59,7 @@ class Speeds:
     measured: bool
     range_itl: tuple[float, float]
     range_ttft: FirstRange
-    first: float = 1.0
+    ttft_factor: float = 1.0
     source: str = SOURCE
 
 
@@ -132,7 +133,7 @@ def scaled(v: Speeds, scale: Scale) -> Speeds:
     changes: dict[str, Any] = {name: {form: rate / f for form, rate in getattr(v, name).items()} for name in RATES_BY_FORM}
     changes |= {name: getattr(v, name) / f for name in RATES} | {name: getattr(v, name) * f for name in FIXED}
     if scale.first is not None and scale.first.usable:
-        changes |= {"first": scale.first.factor / f, "range_ttft": v.range_ttft.changed(scale.first.narrowed)}
+        changes |= {"ttft_factor": scale.first.factor / f, "range_ttft": v.range_ttft.changed(scale.first.narrowed)}
     return replace(v, **changes, range_itl=scale.narrowed(v.range_itl))
 
 

@@ -108,12 +108,12 @@ def first_s(own: Served, t: Times, rate: float) -> float:
     beside, step = float(t.beside_s), float(t.step_s)
     rho = min(rate * own.load.prompts / streams * beside, 0.99)
     met = step / (1 - rho) + beside * rho / (1 - rho**2)
-    return _alone_s(own, t) + own.speeds.first * (0.5 + rho) * met
+    return _alone_s(own, t) + own.speeds.ttft_factor * (0.5 + rho) * met
 
 
 def _alone_s(own: Served, t: Times) -> float:
     """The part of a TTFT that nobody else adds to."""
-    return own.speeds.first * (own.speeds.serve_s + float(t.prefill_s))
+    return own.speeds.ttft_factor * (own.speeds.serve_s + float(t.prefill_s))
 
 
 def life_s(own: Served, t: Times, rate: float) -> float:

@@ -50,7 +50,7 @@ def request(
 ) -> Request:
     """`probe`, `suite`, `reconciliation`: results as their own commands print them. `harmless`: keys of the config that the user declared so.
     `mix`: lengths; None: those of the scenario's text. `created`: the date to print; None: today."""
-    from planner.api import plan_json
+    from planner.answers import plan_json
     from planner.report.table import cleaned
 
     lengths = mix or (from_text(plan.scenario.lengths) if plan.scenario.lengths else None)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from planner.api import notes_json
+from planner.answers import notes_json
 from planner.claims import claims
 from planner.engines import ENGINES, engine
 from planner.heatmap import heat_map

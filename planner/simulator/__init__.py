@@ -78,7 +78,7 @@ def simulate(p: CapacityPlan, *, requests: Requests | None = None, mix: Mix | No
         return own
     if own.load.fan > 1:
         return note("warning", "simulate_fan", field="samples", copies=own.load.fan)
-    own, apart = replace(own, speeds=replace(own.speeds, first=1.0)), own.speeds.first != 1.0
+    own, apart = replace(own, speeds=replace(own.speeds, ttft_factor=1.0)), own.speeds.ttft_factor != 1.0
     stages = own.stages
     streams = stages[0].attention_data * len(stages)
     memory = memory_of(p, len(stages))
