@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from gpu_probe import lock
+from gpu_probe import lock, orphan
 from gpu_probe.compare import layer_text
 from gpu_probe.errors import EXIT_FAULT, EXIT_MEMORY, EXIT_TIME, ProbeFault, ProbeTimeLimit, exit_code, installed, require
 from gpu_probe.lines import Out
-from gpu_probe.options import build_parser, request_of
+from gpu_probe.options import build_parser, cap_of, request_of
 from gpu_probe.result import ProbeRequest, ProbeResult
 from planner.errors import InvalidInput, PlannerError, UnsupportedModel
 from planner.messages import phase_word
@@ -34,10 +34,13 @@ def main(argv: list[str]) -> int:
     out = Out("--json" in argv)
     try:
         options = build_parser().parse_args(argv)
+        orphan.watch(getattr(options, "parent", 0))
         out.take_over()
         command, watched = COMMANDS[options.command]
         if options.command == "run":
             options.request = request_of(options)  # a request out of range waits for nobody
+        elif options.command == "suite":
+            options.memory_cap_bytes = cap_of(options)
         if watched:
             _watch(out, options.time_limit)
         with lock.held(waiting=lambda: out.event({"ev": "phase", "name": "wait", "done": 0, "total": 1}), for_children=True):
@@ -101,7 +104,8 @@ def _suite(options: argparse.Namespace, out: Out) -> int:
     if options.calibration:
         only = only or ["itl"]
     result = suite.run(
-        device=options.device, seed=options.seed, only=only, progress=lambda n, d, t: out.event({"ev": "phase", "name": n, "done": d, "total": t}),
+        device=options.device, seed=options.seed, only=only, memory_cap_bytes=options.memory_cap_bytes,
+        progress=lambda n, d, t: out.event({"ev": "phase", "name": n, "done": d, "total": t}),
         found=lambda head, items: out.event({"ev": "items", "head": head, "items": [i.to_json() for i in items]}),
     )  # fmt: skip
     if options.out:

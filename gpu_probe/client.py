@@ -90,7 +90,7 @@ def start(
     _known(runner, RUNNERS, "runner")
     _torch()
     declared = [f"--harmless={key}" for key in harmless]
-    command = [*PROGRAM, "run", "-", "--json", f"--runner={runner}", f"--name={name[:200]}", *declared, *request.to_args()]
+    command = [*PROGRAM, "run", "-", "--json", f"--parent={os.getpid()}", f"--runner={runner}", f"--name={name[:200]}", *declared, *request.to_args()]
     return _counted(lambda: ProbeRun(command, json.dumps(config), request, _environment(threads)))
 
 
@@ -103,7 +103,8 @@ def start_suite(*, only: Collection[str] = (), device: str = "auto", time_limit_
     if isinstance(time_limit_s, bool) or not low <= time_limit_s <= high:
         raise InvalidInput("out_of_range", field="time_limit", value=time_limit_s, low=low, high=high)
     _torch()
-    command = [*PROGRAM, "suite", "--json", f"--device={device[:40]}", f"--only={','.join(entries)}", f"--time-limit={time_limit_s:g}"]
+    asked = (f"--device={device[:40]}", f"--only={','.join(entries)}", f"--time-limit={time_limit_s:g}", f"--memory-cap={memory_cap()}")
+    command = [*PROGRAM, "suite", "--json", f"--parent={os.getpid()}", *asked]
     return _counted(lambda: SuiteRun(command, entries, time_limit_s, _environment(threads)))
 
 
@@ -113,7 +114,7 @@ def allowed() -> bool:
 
 
 def memory_cap() -> int:
-    """The most bytes that a probe may take here."""
+    """The most bytes that a probe or an entry of the suite may take here."""
     return int(environment.value("KVLEDGER_PROBE_MEMORY"))
 
 

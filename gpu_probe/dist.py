@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,14 @@ def launch(ranks: int, *, seed: int = 0, limit_s: float = LIMIT_S) -> dict[str, 
     """
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={checked_ranks(ranks)}", "-m", "gpu_probe.dist_worker",
                f"--seed={seed}", f"--limit={limit_s:g}"]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="kvledger-ranks-") as folder:  # torchrun leaves its own behind
+        return _launched(command, limit_s, folder)
+
+
+def _launched(command: list[str], limit_s: float, folder: str) -> dict[str, Any]:
     path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                             start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path})  # fmt: skip
+                             start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "TMPDIR": folder})  # fmt: skip
     try:
         out, err = child.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired as e:

@@ -36,6 +36,7 @@ def build_parser() -> Parser:
     command.add_argument("--weights", default="", metavar="FOLDER", help=render("help.probe.weights"))
     command.add_argument("--calibration", action="store_true", help=render("help.probe.suite.calibration"))
     command.add_argument("--json", action="store_true")
+    command.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     sweep = commands.add_parser("sweep", help=render("help.probe.sweep"))
     sweep.add_argument("--families", default="", metavar="TYPE,...", help=render("help.probe.sweep.families"))
     sweep.add_argument("--seed", type=int, default=0)
@@ -57,7 +58,9 @@ def build_parser() -> Parser:
     suite.add_argument("--out", default="", metavar="DIR", help=render("help.probe.suite.out"))
     suite.add_argument("--calibration", action="store_true", help=render("help.probe.suite.calibration"))
     suite.add_argument("--time-limit", type=float, default=600.0, metavar="SECONDS")
+    suite.add_argument("--memory-cap", default=None, metavar="BYTES", help=render("help.probe.memory_cap"))
     suite.add_argument("--json", action="store_true")
+    suite.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)
     ranks = commands.add_parser("dist", help=render("help.probe.dist"))
     ranks.add_argument("--ranks", type=int, default=2, help=render("help.probe.dist.ranks"))
     ranks.add_argument("--seed", type=int, default=0)
@@ -72,5 +75,10 @@ def request_of(options: argparse.Namespace) -> ProbeRequest:
         device=options.device, batch=options.batch, prompt=options.prompt, output=options.output, layers=options.layers,
         block_size=options.block_size, kv_dtype=options.kv_dtype, backend=options.backend, seed=options.seed,
         shared_prefix=options.shared_prefix, time_limit_s=options.time_limit,
-        memory_cap_bytes=None if options.memory_cap is None else parse_bytes(options.memory_cap, "memory_cap"),
+        memory_cap_bytes=cap_of(options),
     ).checked()  # fmt: skip
+
+
+def cap_of(options: argparse.Namespace) -> int | None:
+    """The cap on memory in bytes, None where none is asked for. Raises InvalidInput."""
+    return None if options.memory_cap is None else parse_bytes(options.memory_cap, "memory_cap")

@@ -6,6 +6,7 @@ compiler's options and the processor's flags: another processor (a home on a net
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -13,6 +14,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -74,6 +76,7 @@ def built(element: str) -> Path:
     folder = _folder()
     target = folder / f"paged-{element}-{_fingerprint(compiler)}.so"
     if not target.exists():
+        _clear(folder)
         with tempfile.TemporaryDirectory(dir=folder) as work:
             made = Path(work) / "paged.so"
             try:
@@ -85,6 +88,14 @@ def built(element: str) -> Path:
                 raise BackendFailed(f"g++: {(done.stderr.strip().splitlines() or ['?'])[0][:160]}")
             made.replace(target)  # in one step: two processes may build at once
     return target
+
+
+def _clear(folder: Path) -> None:
+    """Takes away what a build that was killed has left."""
+    for left in folder.glob("tmp*"):
+        with contextlib.suppress(OSError):  # another process took it away
+            if time.time() - left.stat().st_mtime > 2 * BUILD_LIMIT_S:
+                shutil.rmtree(left)
 
 
 def _folder() -> Path:

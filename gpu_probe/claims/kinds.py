@@ -15,7 +15,7 @@ from gpu_probe.claims.runs import BLOCK_SIZE, Lean, decoder_of, heads, latent
 from gpu_probe.claims.speed import TOLERANCE, ms
 from gpu_probe.figures.ceilings import Host, interleaved
 from gpu_probe.proof import relative_error
-from planner.model import Attention
+from planner.model import Attention, ModelSpec
 
 Q_HEADS, DIM, LAYERS, HIDDEN, TOKENS, BATCH = 16, 64, 2, 1024, 2047, 4
 RANK, ROPE = 128, 32
@@ -28,15 +28,28 @@ KINDS: dict[str, tuple[Attention, int]] = {
 """The attention, and the numbers that one token keeps in one layer by the articles' own formulas."""
 
 
+ROOM = {"MHA": 1, "MQA": Q_HEADS}
+"""As many sequences as the same bytes hold."""
+LATENT = latent(16, 128, 512, 64)
+LATENT_TOKENS = 2047
+
+
+def decoder(kind: str) -> ModelSpec:
+    return decoder_of(KINDS[kind][0], layers=LAYERS, hidden=HIDDEN, mlp=HIDDEN)
+
+
+def latent_decoder() -> ModelSpec:
+    return decoder_of(LATENT, layers=1, hidden=512, mlp=64)
+
+
 def built(kind: str, host: Host, sequences: int) -> Lean:
-    return Lean(decoder_of(KINDS[kind][0], layers=LAYERS, hidden=HIDDEN, mlp=HIDDEN), host, sequences=sequences, context=TOKENS)
+    return Lean(decoder(kind), host, sequences=sequences, context=TOKENS)
 
 
 def side_by_side(host: Host, ceilings: Mapping[str, float]) -> list[Item]:
     """Bytes and ITL at equal layers, query heads, head dim, dtype, tokens and batch; then tokens/s at equal bytes."""
     leans = {kind: built(kind, host, BATCH) for kind in KINDS}
-    room = {"MHA": 1, "MQA": Q_HEADS}  # as many sequences as the same bytes hold
-    equal = {kind: built(kind, host, n) for kind, n in room.items()}
+    equal = {kind: built(kind, host, n) for kind, n in ROOM.items()}
     times = interleaved({kind: lean.step for kind, lean in leans.items()} | {f"equal {kind}": lean.step for kind, lean in equal.items()}, host)
     held = {kind: lean.kv_bytes() for kind, lean in leans.items()}
     expected = {kind: elements * LAYERS * BATCH * (TOKENS + 1) * 4 for kind, (_, elements) in KINDS.items()}
@@ -68,8 +81,8 @@ def side_by_side(host: Host, ceilings: Mapping[str, float]) -> list[Item]:
 
 def absorbed(host: Host, ceilings: Mapping[str, float]) -> Item:
     """One MLA layer of DeepSeek-V2-Lite's attention: a decode step's reading half absorbed, and with K and V expanded for every head."""
-    a = latent(16, 128, 512, 64)
-    lean = Lean(decoder_of(a, layers=1, hidden=512, mlp=64), host, context=2047)
+    a = LATENT
+    lean = Lean(latent_decoder(), host, context=LATENT_TOKENS)
     lean.step()
     (layer,), (w,) = lean.plan.shape.layers, lean.decoder.weights.layers
     assert a.kv_rank is not None

@@ -17,9 +17,10 @@ from gpu_probe.attention import PagedAttention
 from gpu_probe.cache import PagedCache
 from gpu_probe.errors import ProbeOutOfMemory
 from gpu_probe.figures.ceilings import Host
-from gpu_probe.fit import FIXED_BYTES, Fit, host_memory_bytes
+from gpu_probe.fit import FIXED_BYTES, Fit, host_memory_bytes, working_bytes
 from gpu_probe.model import Decoder
-from gpu_probe.shapes import LayerShape, build_shape
+from gpu_probe.result import ProbeRequest
+from gpu_probe.shapes import LayerShape, Shape, build_shape
 from gpu_probe.weights import Weights, random_weights
 from planner.cache import Rows
 from planner.dtypes import DTYPES, kv_layout
@@ -52,11 +53,41 @@ def decoder_of(attention: Attention, *, layers: int, hidden: int, mlp: int, voca
     )  # fmt: skip
 
 
+def whole_shape(model: ModelSpec) -> Shape:
+    """Every layer of it, nothing cut."""
+    return build_shape(model, tuple(range(len(model.layers))), vocab=model.vocab_size, mlp_limit=None)
+
+
+def lean_blocks(sequences: int, tokens: int) -> int:
+    """Blocks of a `Lean`: for so many tokens each, and four to spare."""
+    return sequences * -(-tokens // BLOCK_SIZE) + 4
+
+
+def pool_bytes(model: ModelSpec, blocks: int, kv: str = "fp32") -> int:
+    """Of a cache of so many blocks in the format `kv`."""
+    return sum(blocks * p.groups[0].bytes_per_unit() for p in allocate(model, kv=kv_layout(kv), block_size=BLOCK_SIZE))
+
+
+def weight_bytes(model: ModelSpec) -> int:
+    """In float32, embedding and head included."""
+    return whole_shape(model).elements() * 4
+
+
+def lean_bytes(model: ModelSpec, *, sequences: int = 1, context: int = 0, room: int = 0, weights: bool = True) -> int:
+    """What a `Lean` of the same arguments allocates. `weights`: whether it makes its own."""
+    pool = pool_bytes(model, lean_blocks(sequences, max(context + 1, room)))
+    return pool + (weight_bytes(model) if weights else 0)
+
+
+def pass_bytes(model: ModelSpec, tokens: int, sequences: int = 1) -> int:
+    """Working memory of one pass over so many tokens a sequence: the probe's own estimate, on the safe side."""
+    return working_bytes(whole_shape(model), ProbeRequest(batch=sequences, prompt=tokens, output=1), 4)
+
+
 def plan_of(model: ModelSpec, kv: str, blocks: int, device: torch.device) -> Fit:
     """The whole decoder with `blocks` blocks; nothing is cut. Raises ProbeOutOfMemory where it takes more than 70 % of what is free."""
-    shape = build_shape(model, tuple(range(len(model.layers))), vocab=model.vocab_size, mlp_limit=None)
-    pools = allocate(model, kv=kv_layout(kv), block_size=BLOCK_SIZE)
-    needed = shape.elements() * 4 + sum(blocks * p.groups[0].bytes_per_unit() for p in pools) + FIXED_BYTES
+    shape, pools = whole_shape(model), allocate(model, kv=kv_layout(kv), block_size=BLOCK_SIZE)
+    needed = weight_bytes(model) + pool_bytes(model, blocks, kv) + FIXED_BYTES
     free = devices.free_bytes(device, host_memory_bytes())
     if free is not None and needed > free * 0.7:
         raise ProbeOutOfMemory("probe_memory_short", field="memory", needed=needed, available=int(free * 0.7))
@@ -80,8 +111,7 @@ class Lean:
         self.host, self.context = host, context
         self.ids = list(range(sequences))
         tokens = max(context + 1, room)
-        blocks = sequences * -(-tokens // BLOCK_SIZE) + 4
-        self.plan, self.cache = cache_of(model, host, blocks=blocks)
+        self.plan, self.cache = cache_of(model, host, blocks=lean_blocks(sequences, tokens))
         if weights is None:
             weights = random_weights(self.plan.shape, seed=host.seed, dtype=torch.float32, device=host.device)
         self.decoder = Decoder(self.plan.shape, weights, max_tokens=tokens + 1)

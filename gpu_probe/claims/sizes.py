@@ -19,6 +19,7 @@ ROW = 2 * 2 * 4 * 32 * 4
 """Bytes a token of the small decoder here: K and V, 2 layers, 4 heads of 32 in fp32."""
 SMALL = decoder_of(heads(4, 4, 32), layers=2, hidden=128, mlp=128)
 LONGEST, SEQUENCES = 1024, 16
+PAGED_BLOCKS = SEQUENCES * LONGEST // BLOCK_SIZE
 
 
 def _held(cache: PagedCache) -> int:
@@ -39,7 +40,7 @@ def paged(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Requests of mixed lengths: blocks as they are needed against room for the longest."""
     dice = random.Random(host.seed)
     lengths = [dice.randint(1, LONGEST) for _ in range(SEQUENCES)]
-    _, cache = cache_of(SMALL, host, blocks=SEQUENCES * LONGEST // BLOCK_SIZE)
+    _, cache = cache_of(SMALL, host, blocks=PAGED_BLOCKS)
     for s, n in enumerate(lengths):
         cache.add([s])
         _fill(cache, s, 0, n)
@@ -54,12 +55,17 @@ def paged(host: Host, ceilings: Mapping[str, float]) -> Item:
                 reserved=reserved, waste=f"{100 * (1 - stored / found):.1f}", lost=f"{100 * (1 - stored / reserved):.0f}")  # fmt: skip
 
 
+SHARING = (8, 256, 64)
+"""Sequences, tokens in common, tokens of each one's own."""
+PREFIX_BLOCKS = SHARING[0] * (SHARING[1] + SHARING[2]) // BLOCK_SIZE + 4
+
+
 def prefix(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Eight requests that begin with the same 256 tokens and go on for 64 of their own: together, and each for itself."""
-    n, common, own = 8, 256, 64
+    n, common, own = SHARING
     sizes = {}
     for shared in (True, False):
-        _, cache = cache_of(SMALL, host, blocks=n * (common + own) // BLOCK_SIZE + 4)
+        _, cache = cache_of(SMALL, host, blocks=PREFIX_BLOCKS)
         cache.add([0])
         _fill(cache, 0, 0, common)
         for s in range(1, n):
@@ -79,6 +85,7 @@ def prefix(host: Host, ceilings: Mapping[str, float]) -> Item:
 
 
 TOKENS = 256
+FORMAT_BLOCKS = TOKENS // BLOCK_SIZE + 2
 SCALE_BYTES = 2 * 2 * 4 * 4
 """A float32 beside each K and each V: 2 layers, 4 heads."""
 FORMATS = {"fp32": ROW, "bf16": ROW // 2, "fp8": ROW // 4, "fp8_per_token_head": ROW // 4 + SCALE_BYTES, "int8_per_token_head": ROW // 4 + SCALE_BYTES}
@@ -89,7 +96,7 @@ def dtypes(host: Host, ceilings: Mapping[str, float]) -> Item:
     """The same tokens in every format. Formats with scales keep one float32 beside each K and V of a token and head."""
     sizes = {}
     for name in FORMATS:
-        _, cache = cache_of(SMALL, host, blocks=TOKENS // BLOCK_SIZE + 2, kv=name)
+        _, cache = cache_of(SMALL, host, blocks=FORMAT_BLOCKS, kv=name)
         cache.add([0])
         _fill(cache, 0, 0, TOKENS)
         sizes[name] = _held(cache)
@@ -99,9 +106,13 @@ def dtypes(host: Host, ceilings: Mapping[str, float]) -> Item:
     return item("kv_dtype", "C6 C7 C14", HOLDS if sizes == expected else NOT, numbers, bytes_right=sizes == expected, ratios=said)
 
 
+UNCHANGED = (100, 16)
+"""Tokens before, and steps."""
+
+
 def unchanged(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Every row of the cache before and after 16 more steps: the old ones are the same, bit for bit, and each step adds one row."""
-    tokens, steps = 100, 16
+    tokens, steps = UNCHANGED
     lean = Lean(SMALL, host, context=tokens, room=tokens + steps + 1)
     before = _rows(lean, tokens)
     held_before = lean.kv_bytes()
@@ -123,11 +134,15 @@ def _rows(lean: Lean, tokens: int) -> list[torch.Tensor]:
     return [t[blocks].flatten(0, 1)[:tokens].clone() for pages in group.layers.values() for t in pages.tensors()]
 
 
+LLAMA_LAYER = decoder_of(heads(40, 40, 128), layers=1, hidden=64, mlp=16)
+LLAMA_TOKENS = 4000
+LLAMA_BLOCKS = LLAMA_TOKENS // BLOCK_SIZE + 1
+
+
 def llama_2_13b(host: Host, ceilings: Mapping[str, float]) -> list[Item]:
     """One layer of Llama-2-13B (40 heads of 128, fp16) really held at 4,000 tokens, times its 40 layers; its weights by its shapes."""
-    layers, hidden, width, vocab, tokens = 40, 5120, 13_824, 32_000, 4000
-    model = decoder_of(heads(40, 40, 128), layers=1, hidden=64, mlp=16)
-    _, cache = cache_of(model, host, blocks=tokens // BLOCK_SIZE + 1, kv="fp16")
+    layers, hidden, width, vocab, tokens = 40, 5120, 13_824, 32_000, LLAMA_TOKENS
+    _, cache = cache_of(LLAMA_LAYER, host, blocks=LLAMA_BLOCKS, kv="fp16")
     cache.add([0])
     _fill(cache, 0, 0, tokens)
     total = layers * _held(cache)

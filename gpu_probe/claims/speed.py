@@ -16,6 +16,10 @@ from gpu_probe.figures.ceilings import Host, interleaved, product, reading
 from gpu_probe.proof import relative_error
 from gpu_probe.session import generate
 
+CACHED = decoder_of(heads(8, 8, 32), layers=4, hidden=256, mlp=704)
+AGREEING = decoder_of(heads(8, 2, 32), layers=2, hidden=256, mlp=704)
+PROMPTED = decoder_of(heads(8, 8, 64), layers=2, hidden=512, mlp=1408)
+STEPPED = decoder_of(heads(16, 8, 64), layers=4, hidden=1024, mlp=2816)
 CONTEXTS = (128, 256, 512, 1024)
 PROMPTS = (256, 512, 1024)
 FLAT, GROWN = 1.5, 2.0
@@ -34,8 +38,7 @@ def ms(seconds: float) -> str:
 
 def with_and_without_cache(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Milliseconds a token over the context, both ways, and that both say the same."""
-    model = decoder_of(heads(8, 8, 32), layers=4, hidden=256, mlp=704)
-    paged = {n: Lean(model, host, context=n) for n in CONTEXTS}
+    paged = {n: Lean(CACHED, host, context=n) for n in CONTEXTS}
     decoder = paged[CONTEXTS[-1]].decoder
     times = interleaved(
         {f"with {n}": paged[n].step for n in CONTEXTS} | {f"without {n}": lambda n=n: whole(decoder, n) for n in CONTEXTS}, host, min(host.rounds, 5)
@@ -68,7 +71,7 @@ def whole(decoder: Any, tokens: int, ids: Tensor | None = None, *, last_only: bo
 
 def agreement(host: Host) -> float:
     """Logits of 16 steps over the cache against those of the whole text without one, relative to the largest."""
-    lean = Lean(decoder_of(heads(8, 2, 32), layers=2, hidden=256, mlp=704), host, sequences=2, room=80)
+    lean = Lean(AGREEING, host, sequences=2, room=80)
     generator = torch.Generator().manual_seed(host.seed + 1)
     prompt = torch.randint(0, 512, (2, 50), generator=generator).to(host.device)
     trace = generate(lean.decoder, lean.attention, prompt, 16, keep_logits=True)
@@ -78,7 +81,7 @@ def agreement(host: Host) -> float:
 
 def doubling_the_prompt(host: Host, ceilings: Mapping[str, float]) -> Item:
     """Score work (counted), the attention and the whole prefill (timed), each time the prompt doubles."""
-    lean = Lean(decoder_of(heads(8, 8, 64), layers=2, hidden=512, mlp=1408), host, room=PROMPTS[-1])
+    lean = Lean(PROMPTED, host, room=PROMPTS[-1])
     inner: dict[int, list[float]] = {n: [] for n in PROMPTS}
 
     def prefill(n: int) -> None:
@@ -110,10 +113,9 @@ BATCHES, LENGTHS, PROMPT = (1, 4), (256, 1024, 4096), 128
 def step_time(host: Host, ceilings: Mapping[str, float]) -> list[Item]:
     """ITL over batch and context, and its parts by least squares: fixed (the weights are read in it), a sequence, a cached token.
     Then one prefill beside it: which ceiling each of the two phases is near. The ceilings take turns with the steps."""
-    model = decoder_of(heads(16, 8, 64), layers=4, hidden=1024, mlp=2816)
     points = [(b, n) for b in BATCHES for n in LENGTHS]
-    cold = Lean(model, host, room=PROMPT)
-    leans = {p: Lean(model, host, sequences=p[0], context=p[1], weights=cold.decoder.weights) for p in points}
+    cold = Lean(STEPPED, host, room=PROMPT)
+    leans = {p: Lean(STEPPED, host, sequences=p[0], context=p[1], weights=cold.decoder.weights) for p in points}
     read, multiply = reading(host), product(host)
     calls = {f"{b} {n}": leans[b, n].step for b, n in points}
     times = interleaved({**calls, "prefill": lambda: cold.prefill(PROMPT), "read": read.call, "product": multiply.call}, host, min(host.rounds, 5))

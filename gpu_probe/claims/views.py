@@ -16,7 +16,7 @@ from gpu_probe.claims.view import Part, View
 from planner.errors import NotAConfig
 from planner.messages import render
 
-MOST_TEXT = 200
+MOST_TEXT = 400
 MAKERS: dict[str, Callable[[Part], View]] = {**view_times.VIEWS, **view_kinds.VIEWS, **view_sizes.VIEWS}
 ABOUT = {"kinds_itl": ("gqa_speed", "mqa_latency"), "llama_size": ("llama_size", "llama_weights")}
 """The items whose words and verdicts a chart carries, where it is not the one of the same name."""
@@ -55,11 +55,12 @@ def _view(chart: str, part: Part, items: Sequence[Item], reason: str) -> View:
 
 def _reason(raw: Mapping[str, Any], there: list[str]) -> str:
     """Why an entry gave nothing: the suite keeps it in the numbers of the entry's own item."""
-    for name in there:
-        numbers = raw[name]
-        if isinstance(numbers, Mapping) and set(numbers) == {"reason"}:
-            return str(numbers["reason"])[:MOST_TEXT]
-    return ""
+    return next((str(raw[name]["reason"])[:MOST_TEXT] for name in there if left_out(raw[name])), "")
+
+
+def left_out(numbers: Any) -> bool:
+    """Whether an item was not measured: its numbers are then the reason alone."""
+    return isinstance(numbers, Mapping) and set(numbers) == {"reason"}
 
 
 def absent(items: tuple[Item, ...]) -> tuple[str, ...]:

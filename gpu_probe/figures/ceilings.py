@@ -54,6 +54,12 @@ def product(host: Host, dtype: torch.dtype = torch.float32) -> Ceiling:
     return Ceiling(2 * n**3, lambda: a @ a)
 
 
+def ceiling_bytes(device: str) -> int:
+    """What both hold, with the product: by device type."""
+    n = PRODUCT_SIZE.get(device, PRODUCT_SIZE["cpu"])
+    return READ_BYTES.get(device, READ_BYTES["cpu"]) + 2 * n * n * 4
+
+
 def ceilings(host: Host, *, dtype: torch.dtype = torch.float32, size: int | None = None, rounds: int = ROUNDS) -> dict[str, float]:
     """Best of the rounds: reading memory once (bytes/s), and square products in `dtype` (FLOP/s). `size`: of the buffer that is read."""
     read, multiply = reading(host, size), product(host, dtype)

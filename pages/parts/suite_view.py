@@ -69,7 +69,9 @@ def _watch() -> None:
     entry = render(f"suite.entry.{status.phase}") if status.phase in catalog.ENTRIES else status.phase
     st.progress(min(1.0, max(0.0, status.fraction)), text=render(f"page.suite.{code}", {"entry": entry, "done": status.done, "total": len(run.entries)}))
     finished = [i.get("name") for i in status.items]
-    _entries({name: "done" if _given(name, finished) else "running" if name == status.phase else "waiting" for name in run.entries})
+    left = [i.get("name") for i in status.items if views.left_out(i.get("numbers"))]
+    states = {name: "left" if name in left else "done" if _given(name, finished) else "running" if name == status.phase else "waiting" for name in run.entries}
+    _entries(states)
     if not status.running:
         jobs.finish_suite(run)
 

@@ -18,6 +18,11 @@ TEXT: dict[str, str] = {
     "error.probe_device.hint": "Choose auto to take what is there, or cpu.",
     "error.probe_memory_short": "The probe needs {needed} bytes for a single layer and may use {available}.",
     "error.probe_memory_short.hint": "Lower batch, prompt or block size, or raise the memory cap.",
+    "error.probe_suite_cap": "Measuring this takes up to {needed}, and a run here may take {available}.",
+    "error.probe_suite_cap.hint": "Raise the cap (KVLEDGER_PROBE_MEMORY of the server, --memory-cap of the command), or measure it on another machine "
+        "(python -m gpu_probe suite --only {entry} --out FOLDER) and upload its suite.json.",
+    "error.probe_suite_free": "Measuring this takes up to {needed}, and {available} are to be had here now (70 % of what is free).",
+    "error.probe_suite_free.hint": "Free memory, or measure it on another machine (python -m gpu_probe suite --only {entry} --out FOLDER) and upload its suite.json.",
     "error.probe_memory": "An allocation was refused while the probe was busy with {where}: asked for {wanted}, free {left} ({reason}).",
     "error.probe_memory.hint": "Lower batch, prompt or the number of layers, or raise the memory cap. The application is not affected.",
     "error.probe_pool": "The pool of {total} blocks ran out while the probe was busy with {where}: asked for {asked} blocks, {free} free.",

@@ -28,6 +28,7 @@ TEXT: dict[str, str] = {
     "page.suite.state.waiting": "waiting",
     "page.suite.state.running": "measuring",
     "page.suite.state.done": "done",
+    "page.suite.state.left": "not measured",
     "page.suite.download_json": "Suite (JSON)",
     "page.suite.download_md": "Suite (Markdown)",
     "page.suite.absent": "Not in this result: {entries}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,18 @@ def test_a_failed_build_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     choice = backends.select(CPU, GQA)
     assert choice.name == "torch-chunked"
     assert choice.refused[0]["reason"].startswith("g++: ")
+
+
+def test_what_a_killed_build_left_is_taken_away(tmp_path: Path) -> None:
+    old, new, library = tmp_path / "tmpold", tmp_path / "tmpnew", tmp_path / "paged-float-0.so"
+    for folder in (old, new):
+        folder.mkdir()
+    library.write_text("")
+    (old / "paged.so").write_text("half")
+    os.utime(old, (1, 1))
+    os.utime(library, (1, 1))
+    native_cpu._clear(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["paged-float-0.so", "tmpnew"]
 
 
 def test_a_cache_folder_that_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: NativeCpu) -> None:

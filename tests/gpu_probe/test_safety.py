@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_probe import device, lock
+from gpu_probe import device, lock, orphan
 from gpu_probe.child import PROJECT
 from gpu_probe.client import ProbeRun, start
 from gpu_probe.errors import ProbeOutOfMemory
@@ -23,6 +23,7 @@ from gpu_probe.pool import PoolExhausted
 from gpu_probe.result import ProbeRequest
 from gpu_probe.run import run
 from tests.gpu_probe.test_client import LLAMA, PHASE, child, until
+from tests.gpu_probe.test_suite_client import processes
 from tests.gpu_probe.tiny import MODELS
 
 SEGFAULT = PHASE + "import ctypes\nctypes.string_at(0)"
@@ -200,6 +201,103 @@ def test_a_place_without_a_lock_file_refuses_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv(lock.PATH_VARIABLE, str(tmp_path / "missing" / "lock"))
     with lock.held(wait_s=0.0), lock.held(wait_s=0.0):
         pass
+
+
+# -- the server is gone
+
+SERVER = """
+import json, os, sys, threading, time
+from gpu_probe.client import start, start_suite
+from gpu_probe.result import ProbeRequest
+
+def say(run, phase):
+    os.write(1, (json.dumps({"pid": run._child.pid, "phase": phase}) + chr(10)).encode())  # whole lines, whoever else writes
+
+def session(make):
+    run = make()
+    while (status := run.poll()).running:
+        say(run, status.phase)
+        time.sleep(0.1)
+    say(run, "ended " + str(status.error))
+
+config = json.loads(sys.argv[1])
+makes = [lambda: start_suite(only=[sys.argv[2]], device="cpu", threads=1), lambda: start(config, ProbeRequest(device="cpu"), threads=1)]
+for make in makes:
+    threading.Thread(target=session, args=(make,), daemon=True).start()
+    time.sleep(0.5)
+time.sleep(600)
+"""
+"""The parent's side, two sessions: a suite, and a probe that waits for it or the other way round."""
+
+
+def _served(entry: str, place: Path, until: set[str]) -> set[int]:
+    """The process ids of both children of a server that was killed once `until` are the phases that they are in."""
+    environment = {**os.environ, "TMPDIR": str(place), lock.PATH_VARIABLE: str(place.parent / "lock")}
+    server = subprocess.Popen([sys.executable, "-c", SERVER, json.dumps(LLAMA), entry], cwd=PROJECT, stdout=subprocess.PIPE, text=True, env=environment)
+    assert server.stdout is not None
+    phases: dict[int, str] = {}
+    deadline = time.monotonic() + 120
+    try:
+        while not (len(phases) == 2 and set(phases.values()) == until) and time.monotonic() < deadline:
+            said = json.loads(server.stdout.readline())
+            phases[said["pid"]] = said["phase"]
+        assert set(phases.values()) == until
+        if "ranks" in until:
+            assert wait_for(lambda: list(place.glob("*/torchelastic_*")), 60), "torchrun was never seen"
+    finally:
+        server.kill()
+        server.wait(10)
+        server.stdout.close()
+    return set(phases)
+
+
+def _gone(pids: set[int], seconds: float) -> bool:
+    """Whether all have ended in time; what has not is ended here."""
+    gone = wait_for(lambda: not any(alive(pid) for pid in pids), seconds)
+    for pid in pids:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    return gone
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for what the children write, and a lock beside it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv(lock.PATH_VARIABLE, str(tmp_path / "lock"))
+    return tmp_path / "tmp"
+
+
+@linux
+def test_children_of_a_killed_server_that_wait_end_too(place: Path) -> None:
+    """They write nothing while they wait, so no broken pipe ends them; the lock is awaited for half a minute."""
+    with lock.held():
+        assert _gone(_served("paged", place, {"wait"}), lock.WAIT_S / 2)
+
+
+@linux
+@pytest.mark.check_all
+def test_a_killed_server_leaves_no_child_no_rank_no_lock_and_no_file(place: Path) -> None:
+    children = _served("ranks", place, {"ranks", "wait"})
+    below = {pid for pid, (_, _, command) in processes().items() if str(place) in _environ(pid) and ("gpu_probe" in command or "torch" in command)}
+    assert len(below) > 2  # torchrun is there
+    assert _gone(children | below, 20)
+    with lock.held(wait_s=0.0):
+        pass
+    assert list(place.iterdir()) == []
+
+
+def _environ(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_a_child_without_a_parent_to_watch_is_left_alone() -> None:
+    before = threading.active_count()
+    orphan.watch(0)
+    assert threading.active_count() == before
 
 
 # -- many times

@@ -12,20 +12,36 @@ import pytest
 
 from gpu_probe import dist, suite
 from gpu_probe.calibration import Calibration, of, steady
-from gpu_probe.claims import HOLDS, NOT, UNDECIDED, VERDICTS, Spread, both, ranks, sizes
+from gpu_probe.claims import HOLDS, NOT, UNDECIDED, VERDICTS, Spread, both, ranks, read, sizes
+from gpu_probe.claims.needs import NEEDS, needed
+from gpu_probe.claims.views import views
 from gpu_probe.errors import ProbeFault, ProbeOutOfMemory
 from gpu_probe.figures.ceilings import Host
 from planner.errors import InvalidInput, NotAConfig, UnsupportedValue
 from planner.messages import render
+from planner.units import MIB, gib
 from tests.conftest import ROOT
 
 ASKED = [name for name in suite.ITEMS if name != "ranks"]  # test_dist runs those
+PEAKS: dict[str, tuple[int | None, int]] = {}
+"""What each entry of `result` took at its worst (None where nobody tells), and what it said that it takes, by name."""
 
 
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
     """As JSON gives it back."""
-    return dict(json.loads(json.dumps(suite.run(device="cpu", only=ASKED, rounds=1))))
+    one = suite._one
+
+    def watched(name: str, host: Host, *rest: Any) -> Any:
+        peak = suite.devices.Peak(host.device)
+        peak.begin()
+        found = one(name, host, *rest)
+        PEAKS[name] = (peak.end(), needed(name, "cpu"))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suite, "_one", watched)
+        return dict(json.loads(json.dumps(suite.run(device="cpu", only=ASKED, rounds=1))))
 
 
 @pytest.fixture
@@ -125,6 +141,83 @@ def test_an_item_that_does_not_fit_leaves_the_others(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(suite, "ITEMS", {"cache": needs(RuntimeError("a fault"))})
     with pytest.raises(RuntimeError, match="a fault"):
         suite.run(device="cpu", only=["cache"], rounds=1)
+
+
+# -- the cap on memory
+
+
+def test_no_entry_takes_more_than_it_says(result: dict[str, Any]) -> None:
+    assert set(NEEDS) == {"ceilings", *suite.ITEMS}
+    if any(peak is None for peak, _ in PEAKS.values()):
+        pytest.skip("nobody tells the peak of a process here")
+    for name, (peak, said) in PEAKS.items():
+        assert (peak or 0) <= said, name
+    peak, said = PEAKS["itl"]
+    assert 450 * MIB < (peak or 0) < said < 3 * (peak or 0)  # the KV of six loads alone: what is measured is there
+
+
+def test_an_entry_beyond_the_cap_is_left_out_before_it_allocates_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    monkeypatch.setattr(suite.devices, "limit_memory", lambda device, cap: limits.append(cap))
+    monkeypatch.setattr(suite, "ITEMS", {**suite.ITEMS, "llama": lambda *a: pytest.fail("began")})
+    cap = needed("llama", "cpu") - 1
+    found = suite.run(device="cpu", only=["paged", "llama", "prefix"], rounds=1, memory_cap_bytes=cap)
+    assert limits == [int(cap * 1.25)]
+    assert [(i["name"], i["verdict"]) for i in found["items"]] == [("paged", HOLDS), ("prefix", HOLDS), ("llama", UNDECIDED)]
+    said = found["items"][2]["measured"]
+    for word in (f"up to {gib(cap + 1)}", "KVLEDGER_PROBE_MEMORY", "--memory-cap", "--only llama"):
+        assert word in said
+    assert said in suite.markdown(found)
+    (view,) = [v for v in views(found, read(found)) if v.name == "llama_size"]
+    assert said in view.reason
+    assert (found["bytes_right"], found["memory_cap_bytes"]) == (True, cap)
+    host = Host(device=suite.devices.pick("cpu"))
+    assert suite._beyond("llama", host, cap + 1) is None
+
+
+def test_where_not_even_the_ceilings_fit_all_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite.devices, "limit_memory", lambda device, cap: None)
+    told: list[str] = []
+    found = suite.run(device="cpu", rounds=1, memory_cap_bytes=64 * MIB, found=lambda head, items: told.extend(i.name for i in items))
+    assert [i["name"] for i in found["items"]] == ["ceilings", *suite.ITEMS] == told
+    assert {i.verdict for i in read(json.loads(json.dumps(found)))} == {UNDECIDED}
+    assert all(v.reason for v in views(found, read(found)))
+    assert found["ceilings"] is None
+    with pytest.raises(NotAConfig) as caught:
+        of(found)
+    assert caught.value.field == "ceilings"
+
+
+def test_memory_that_others_hold_is_told_apart_from_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite.devices, "free_bytes", lambda device, host: 100 * MIB)
+    for cap in (None, 2**40):
+        beyond = suite._beyond("itl", Host(device=suite.devices.pick("cpu")), cap)
+        assert beyond is not None
+        assert beyond.code == "probe_suite_free"
+
+
+UNFORESEEN = """
+import sys
+from gpu_probe import suite
+known = suite.needed
+suite.needed = lambda name, device: 0 if name == "llama" else known(name, device)
+from gpu_probe.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA")
+def test_what_was_not_foreseen_meets_the_limit_of_the_process() -> None:
+    """A child whose plan believes that llama takes nothing: 274 MiB do not fit into 1.25 times 128."""
+    command = [sys.executable, "-c", UNFORESEEN, "suite", "--only=llama,kv_dtype", "--device=cpu", "--json", "--memory-cap=128MiB"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+    said = {i["name"]: (i["verdict"], i["measured"]) for i in found["items"]}
+    assert said["kv_dtype"][0] == HOLDS
+    assert said["ceilings"][0] == UNDECIDED  # 256 MiB to read
+    assert said["llama"][0] == UNDECIDED
+    assert "allocate" in said["llama"][1]
 
 
 def test_an_unknown_item_is_named() -> None:

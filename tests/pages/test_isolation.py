@@ -206,6 +206,26 @@ def test_probes_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.field == "time_limit"
 
 
+def test_a_suite_is_capped_as_a_probe_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else can be started from here: each command that the parent's side makes carries the cap."""
+    from gpu_probe import client
+
+    made: list[list[str]] = []
+    monkeypatch.setattr(client, "SuiteRun", lambda command, *_: made.append(command) or Suite())
+    monkeypatch.setattr(client, "_torch", lambda: None)
+    monkeypatch.setattr(client, "_CHILDREN", client.WeakSet())
+    monkeypatch.setenv("KVLEDGER_PROBE_MEMORY", "512MiB")
+    start_suite()
+    assert f"--memory-cap={2**29}" in made[0]
+    source = (ROOT / "gpu_probe" / "client.py").read_text()
+    assert source.count("*PROGRAM") == 2
+
+
+class Suite:
+    def alive(self) -> bool:
+        return False
+
+
 def test_a_probe_knows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpu_probe import client
 

@@ -56,7 +56,7 @@ def test_every_claim_has_a_chart_with_a_name_and_a_table(page: AppTest) -> None:
         assert "The document says" in chart.proto.alt
         title = next(m for m in page.markdown if m.value.replace("\\", "").strip("*# ") == view.title)
         assert title
-        assert any(all(c in m.value.replace("\\", "") for c in view.rows[-1] if c) for m in page.markdown if m.value.startswith("|"))
+        assert any(all(c in m.value.replace("\\", "").replace("\u00a0", " ") for c in view.rows[-1] if c) for m in page.markdown if m.value.startswith("|"))
     assert [b.label for b in page.get("download_button")] == ["Suite (JSON)", "Suite (Markdown)"]
 
 
@@ -137,20 +137,22 @@ def finished(*names: str) -> list[dict[str, Any]]:
 
 
 def test_progress_goes_by_claim_and_a_cancel_keeps_what_was_finished(page: AppTest, run: Fake) -> None:
-    run.items = finished("paged")
+    left = {"name": "llama", "claims": [], "verdict": "undecided", "says": "(not run)", "measured": "beyond the cap", "numbers": {"reason": "beyond the cap"}}
+    run.entries, run.items = ("llama", "paged", "prefix"), [left, *finished("paged")]
     page.button(key="suite_start").click().run()
     assert page.button(key="suite_start").disabled
     assert page.button(key="probe_start").disabled, "one run at a time"
     (table,) = [m.value for m in page.markdown if "| State" in m.value]
     states = [line.split("|")[-2].strip() for line in table.splitlines()[2:]]
-    assert states == ["done", "measuring"]
+    assert states == ["not measured", "done", "measuring"]
     page.button(key="suite_cancel").click().run()
     page.run()
     assert not page.exception
     assert not page.button(key="suite_start").disabled
     assert "What was finished before is shown below" in text(page)
-    assert "1 of the suite's 11" in text(page)
+    assert "2 of the suite's 11" in text(page)
     assert len(page.get("plotly_chart")) == 1
+    assert any("Not measured: beyond the cap" in i.value.replace("\\", "") for i in page.info)
 
 
 def test_a_cancel_before_the_first_claim_leaves_nothing(page: AppTest, run: Fake) -> None:
