@@ -53,6 +53,7 @@ class CapacityPlan:
     weights_bytes_per_rank: tuple[int, ...]
     gap: tuple[GapLine, ...]
     notes: tuple[Note, ...]
+    asked: Scenario  # before the tokens of its images were added to `scenario`: what is kept and planned again
     sizes: Sizes | None = None  # of the binding rank, where the engine cuts its memory into pools
 
     @property
@@ -121,6 +122,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
     if hardware is None and s.kv_memory is None:
         raise InvalidInput("no_device", field="gpu")
     options.check(s)
+    asked = s
     s, image_notes = with_images(model, s)
     model = drafting(model, s)
     e = engine(s.engine)
@@ -204,6 +206,7 @@ def plan(model: ModelSpec, hardware: Hardware | None, s: Scenario) -> CapacityPl
         + _start_notes(tuple(pool.alone() for pool in pools), pool_bytes, longest, one_request if checks else 0)
         + _state_notes(s, setting, pools, blocks)
         + (_running_notes(s, sizes, p.spread(per_replica)[0]) if sizes else ()),
+        asked=asked,
         sizes=sizes,
     )
 

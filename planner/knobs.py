@@ -10,10 +10,12 @@ from planner.cache import Rows
 from planner.capacity import CapacityPlan, plan, replan
 from planner.engines import engine
 from planner.errors import PlannerError
+from planner.images import for_asked
 from planner.latency import latency, served
 from planner.notes import Note
 from planner.remedies import HIGH_FRACTION
 from planner.throughput import batch_limit
+from planner.units import count
 
 FRACTION_STEP = 0.05
 MOST_RANKS = 64
@@ -82,14 +84,20 @@ class Turned:
     def text(self) -> str:
         from planner.messages import render
 
-        return render(f"knob.{self.code}", {**self.plan.scenario.to_json(), **dict(self.args)})
+        return render(f"knob.{self.code}", self._said)
 
     @property
     def cost(self) -> str:
         """What it costs beside time and memory, which the figures show."""
         from planner.messages import render
 
-        return render(f"knob.{self.code}.cost", {**self.plan.scenario.to_json(), **dict(self.args)})
+        return render(f"knob.{self.code}.cost", self._said)
+
+    @property
+    def _said(self) -> dict[str, Any]:
+        """What the texts may name; whole numbers with separators."""
+        named = {**self.plan.scenario.to_json(), **dict(self.args)}
+        return {k: count(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in named.items()}
 
 
 Changes = dict[str, Any]
@@ -283,4 +291,4 @@ def turned(p: CapacityPlan, codes: Iterable[str]) -> Iterator[Turned]:
             continue  # this engine or model does not allow the change
         after = outcome(other)
         if isinstance(after, Outcome):
-            yield Turned(code=code, side=side, changes=tuple(changes.items()), plan=other, after=after)
+            yield Turned(code=code, side=side, changes=tuple(for_asked(p.asked, p.scenario, changes).items()), plan=other, after=after)

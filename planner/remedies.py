@@ -10,6 +10,7 @@ from planner.cache import Rows, last
 from planner.capacity import CapacityPlan, replan
 from planner.engines import engine
 from planner.errors import PlannerError
+from planner.images import for_asked
 
 SMALL_BATCH = 2048  # vLLM's own default on small devices (engine/arg_utils.py)
 HIGH_FRACTION = 0.95  # beyond it the graphs that are captured after profiling were seen to run out of memory
@@ -62,7 +63,7 @@ def remedies(p: CapacityPlan) -> list[Remedy]:
         except PlannerError:
             continue  # this engine or model does not allow the change: no remedy
         if after.fits or (after.limited_by != "model" and after.shortfall_bytes < p.shortfall_bytes):
-            found.append(Remedy(code=code, changes=tuple(changes.items()), after=after))
+            found.append(Remedy(code=code, changes=tuple(for_asked(p.asked, p.scenario, changes).items()), after=after))
     return sorted(found, key=lambda r: r.after.shortfall_bytes)  # those that fit miss nothing; the sort keeps their order
 
 

@@ -5,6 +5,7 @@ None means "the engine's own default". Engines turn a Scenario into a Setting (e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,6 +20,7 @@ WEIGHT_DTYPES = ("bf16", "fp16", "fp32", "fp8", "int8", "int4", "fp4", "nvfp4", 
 MAX_TOKENS, MAX_SEQUENCES, MAX_SAMPLES = 100_000_000, 1_000_000, 1024
 MAX_LENGTHS_TEXT = 400  # of a mix of lengths in an address
 
+_INT = re.compile(r"\s*[+-]?(?:\d+|\d{1,3}(?:[,_]\d{3})+)\s*")
 ALIASES = {"batch": "sequences", "concurrency": "sequences", "used_memory": "used_memory_bytes"}
 """Other words for an option."""
 
@@ -240,15 +242,21 @@ def _value(name: str, value: Any) -> Any:
             raise InvalidInput("not_a_choice", field=name, value=text[:40], choices=", ".join(o.choices))
         return text
     try:
-        number = (
-            float(value) if o.kind in ("fraction", "number") else _seconds(value) if o.kind == "seconds" else int(str(value).replace(",", "").replace("_", ""))
-        )
+        number = float(value) if o.kind in ("fraction", "number") else _seconds(value) if o.kind == "seconds" else _whole(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput("not_a_number", field=name, value=repr(value)[:60]) from None
     low, high = (0.01, 1.0) if o.kind == "fraction" else (o.low, o.high)
     if isinstance(value, bool) or not low <= number <= high:  # and so no NaN
         raise InvalidInput("out_of_range", field=name, value=str(value)[:40], low=low, high=high)
     return number
+
+
+def _whole(value: Any) -> int:
+    """``8192``, ``8,192`` or ``8_192``. Raises ValueError: a comma elsewhere may be a decimal one."""
+    text = str(value)
+    if not _INT.fullmatch(text):
+        raise ValueError(text[:60])
+    return int(text.replace(",", "").replace("_", ""))
 
 
 def _seconds(value: Any) -> float:

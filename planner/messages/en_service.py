@@ -64,7 +64,7 @@ TEXT: dict[str, str] = {
     "env.KVLEDGER_HUB_HOSTS": "hosts that the hub's client may also be led to by a redirect although their address is private",
     "env.KVLEDGER_FRAMES": "pages that may show this one in a frame (CSP frame-ancestors)",
     "env.KVLEDGER_PROBE": "off: no run on the server's own machine can be started",
-    "env.KVLEDGER_PROBE_MEMORY": "most memory that a probe may take",
+    "env.KVLEDGER_PROBE_MEMORY": "most memory that a probe, or an entry of the suite, may take",
     "env.KVLEDGER_PROBE_SECONDS": "longest time of one probe or suite",
     "env.KVLEDGER_PROBE_CHILDREN": "child processes of probes at once; they wait for each other, since one measures at a time",
     "env.KVLEDGER_PROBE_LOCK": "the file whose lock keeps probes of this machine apart",

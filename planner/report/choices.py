@@ -16,7 +16,7 @@ ALWAYS = frozenset(("model", "gpu", "gpus", "engine", "tokens", "sequences", "kv
 def setting_rows(p: CapacityPlan) -> Iterator[tuple[str, str]]:
     """The main choices and every option that differs from its default, then what it resolved to."""
     usual = Scenario().to_json()
-    for name, value in p.scenario.to_json().items():
+    for name, value in p.asked.to_json().items():
         if name in ALWAYS or value != usual[name]:
             yield label(name), plain(value)
     for name, value in resolved(p):

@@ -34,6 +34,12 @@ def negations() -> tuple[str, ...]:
     return tuple(f"no_{name}" for name, o in OPTIONS.items() if o.kind == "flag")
 
 
+def meant(name: str) -> str:
+    """The option that a name stands for: its own, another word for it, or its negation."""
+    name = ALIASES.get(name, name)
+    return name.removeprefix("no_") if name in negations() else name
+
+
 def known(command: str) -> tuple[str, ...]:
     """Every name that the command takes, the source's apart."""
     scenario = () if command in WITHOUT_SCENARIO else (*(n for n in OPTIONS if n != "model"), *ALIASES, *negations())
@@ -80,7 +86,11 @@ def checked(command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, An
         raise InvalidInput("request_repeated", field="model")
     rest = {name: value for name, value in options.items() if name not in SOURCES}
     allowed = known(command)
+    seen: set[str] = set()
     for name in rest:
+        if meant(name) in seen:  # by two of its names, or on and off at once
+            raise InvalidInput("request_repeated", field=name[:60])
+        seen.add(meant(name))
         if name not in allowed:
             raise InvalidInput("unknown_option", field=name[:60], known=", ".join(sorted(allowed)))
     source = options[given[0]] if given else ""

@@ -43,7 +43,7 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         "fits": _FLAG, "limited_by": _maybe(_TEXT), "shortfall_bytes": _INT, "rank_ledgers": _list(_list(_OBJECT)), "binding_rank": _INT,
         "kv_pool_bytes": _INT, "bytes_per_block": _maybe(_INT), "num_blocks": _maybe(_INT), "blocks_per_request": _maybe(_INT),
         "max_concurrency": _maybe(_NUMBER), "kv_tokens": _maybe(_INT), "longest_context_tokens": _maybe(_INT), "pools": _list(_OBJECT),
-        "weights_bytes_per_rank": _list(_INT), "latency": _maybe(_OBJECT), "launch": _OBJECT, "scenario": _OBJECT, "identities": _list(_OBJECT),
+        "weights_bytes_per_rank": _list(_INT), "latency": _maybe(_OBJECT), "launch": _OBJECT, "tokens": _INT, "scenario": _OBJECT, "identities": _list(_OBJECT),
         "notes": _list(_OBJECT), "source": _OBJECT,
     },
     "sweep": {

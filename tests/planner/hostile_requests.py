@@ -132,6 +132,20 @@ RAW_BODIES = {
     "nothing but zeros": b"\0" * 1000,
     "proto": b'{"__proto__": {"x": 1}, "constructor": 1, "__class__": "x"}',
     "smuggled": b"{}\r\n\r\nGET /api/kv HTTP/1.1\r\n",
+    "escaped twice": b'{"source": "catalog:GPT-2", "tokens": 1, "\\u0074okens": 2}',
+    "beyond a float": b'{"source": "catalog:GPT-2", "memory_fraction": 1e400}',
+    "minus nothing": b'{"source": "catalog:GPT-2", "tokens": -0}',
+    "half a character as a key": b'{"source": "catalog:GPT-2", "\\udfff": 1}',
+    "half a character in a card": b'{"source": "catalog:GPT-2", "gpu": "own:\\ud800 48GiB"}',
+    "half a character in a version": b'{"source": "catalog:GPT-2", "engine_version": "\\udc00"}',
+    "a card of nothing": b'{"source": "catalog:GPT-2", "gpu": "own:x 1TiB 1e400GB/s 0TFLOPS"}',
+    "only commas": b'{"source": "catalog:GPT-2", "tokens": "' + b"," * 100_000 + b'5"}',
+    "utf-7": '{"source": "catalog:GPT-2"}'.encode("utf-7"),
+    "ebcdic": '{"source": "catalog:GPT-2"}'.encode("cp037"),
+    "all ranks": b'{"source": "catalog:GPT-2", "gpus": 4096, "tp": 4096, "pp": 4096, "dp_attention": 4096, "ep": 4096, "dcp": 4096}',
+    "all at most": b'{"source": "catalog:GPT-2", "sequences": 1000000, "tokens": 100000000, "samples": 1024, "prompt": 1, "output": 99999999}',
+    "two objects": b'{"source": "catalog:GPT-2"}{"source": "catalog:GPT-2"}',
+    "jsonp": b'x({"source": "catalog:GPT-2"})',
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from planner.__main__ import main
 from planner.api import answer
 from planner.capacity import CapacityPlan, plan
+from planner.draft import joined
 from planner.engines.options import ONLY
 from planner.errors import InvalidInput, NotAConfig, PlannerError
 from planner.hardware import find
 from planner.mix import from_csv
+from planner.model import ModelSpec
 from planner.notes import note
 from planner.readers import read_config
 from planner.report import render, write
@@ -29,6 +32,9 @@ from planner.sources import load, load_bytes
 from tests.conftest import refused, small_configs
 
 CONFIGS = dict(small_configs())
+SEEING = {"gemma3 with images": {**CONFIGS["gemma3"], "mm_tokens_per_image": 256}, "llava with images": {**CONFIGS["llava_nested"], "image_seq_length": 576}}
+"""Models whose files tell the tokens of an image: those of the small ones leave them open."""
+CONFIGS |= SEEING
 DATE = "2026-01-02"
 DEFAULTS = Scenario()
 NOTES = (note("warning", "repeated_key", field="vocab_size", key="vocab_size"), note("info", "decoded_as", encoding="UTF-16"))
@@ -51,11 +57,11 @@ CHOSEN: Counter[str] = Counter()
 @st.composite
 def choices(draw: st.DrawFn) -> tuple[str, Scenario]:
     """(name of the config, choices for it): engines, devices, ranks, types and loads varied."""
-    name = draw(st.sampled_from(sorted(CONFIGS)))
+    name = draw(st.sampled_from((*sorted(CONFIGS), *sorted(SEEING) * 8)))
     gpus = draw(st.sampled_from((1, 1, 2, 4, 8)))
     engine = draw(st.sampled_from(ENGINE_NAMES))
     had = sorted(o for o in MORE if engine in ONLY.get(o, ENGINE_NAMES))  # the others are refused by name
-    more = draw(st.dictionaries(st.sampled_from(had), st.integers(0, 9), max_size=3))
+    more = draw(st.dictionaries(st.sampled_from(had), st.integers(0, 9), max_size=3)) | ({"images": draw(st.integers(0, 1))} if name in SEEING else {})
     return name, Scenario(
         **{option: MORE[option][pick % len(MORE[option])] for option, pick in more.items()},
         model=draw(st.sampled_from((name, "org/model@main", "한글 이름"))),
@@ -78,7 +84,7 @@ def choices(draw: st.DrawFn) -> tuple[str, Scenario]:
 
 def rendered(name: str, s: Scenario) -> tuple[CapacityPlan, bytes]:
     """A plan and its file. Raises PlannerError for what no engine runs."""
-    p = plan(read_config(CONFIGS[name], name), find(s.gpu), s)
+    p = plan(with_draft(read_config(CONFIGS[name], name), s), find(s.gpu), s)
     return p, render(p, "json", {"kind": "file", "path": name}, config=CONFIGS[name], notes=NOTES, created=DATE)
 
 
@@ -86,7 +92,11 @@ def same_again(data: bytes) -> CapacityPlan:
     """The plan that the file holds, planned from the file alone."""
     saved = read_back(load_bytes(data, "plan.json").raw)
     loaded = saved.loaded()
-    return plan(read_config(loaded.raw, loaded.name), find(saved.scenario.gpu), saved.scenario)
+    return plan(with_draft(read_config(loaded.raw, loaded.name), saved.scenario), find(saved.scenario.gpu), saved.scenario)
+
+
+def with_draft(model: ModelSpec, s: Scenario) -> ModelSpec:
+    return joined(model, read_config(CONFIGS["llama"], "draft")) if s.draft else model
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -101,7 +111,7 @@ def test_plan_to_json_to_plan_is_the_same(chosen: tuple[str, Scenario]) -> None:
     assert again == p
     linked = from_options(dict(parse_qsl(urlencode(chosen[1].to_query()))))  # as an address holds it
     assert linked == chosen[1]
-    assert from_options(dict(parse_qsl(urlencode(p.scenario.to_query())))) == p.scenario
+    assert p.asked == read_back(load_bytes(data, "plan.json").raw).scenario == chosen[1]
     CHOSEN.update(o for o, value in linked.to_json().items() if value != getattr(DEFAULTS, o))
     name, saved = chosen[0], read_back(load_bytes(data, "plan.json").raw)
     loaded = saved.loaded()
@@ -119,7 +129,7 @@ def test_the_generated_plans_were_many_and_varied() -> None:
     assert set(ENGINE_NAMES) <= set(SEEN)
     assert len(set(SEEN) - set(ENGINE_NAMES)) > 40
     assert len(CHOSEN) > 45
-    assert {"lengths", "samples", "beams", "calibration", "prompt", "output", "kv_offload"} <= set(CHOSEN)
+    assert {"lengths", "samples", "beams", "calibration", "prompt", "output", "kv_offload", "images", "max_loras"} <= set(CHOSEN)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +144,32 @@ def test_what_few_models_take_is_the_same_too(name: str, added: dict[str, Any], 
     s = from_options({"model": name, "gpus": 8, "tokens": 4096, "sequences": 4, **chosen})
     p = plan(read_config(raw, name), find(s.gpu), s)
     again = same_again(render(p, "json", {"kind": "file", "path": name}, config=raw, created=DATE))
-    added_up = [n for n in p.notes if n.code == "images_added"]  # a plan holds its images as tokens of the prompt, so that this is said once
-    assert len(added_up) == ("images" in chosen)
-    assert replace(again, notes=(*added_up, *again.notes)) == replace(p, notes=(*added_up, *(n for n in p.notes if n not in added_up)))
-    assert from_options(dict(parse_qsl(urlencode(p.scenario.to_query())))) == p.scenario
+    assert again == p
+    assert again.asked == s
+    assert sum(n.code == "images_added" for n in again.notes) == ("images" in chosen)
+
+
+WITH: dict[str, dict[str, Any]] = {"draft": {"num_speculative_tokens": 2}, "max_lora_rank": {"max_loras": 2}}
+"""What an option cannot be without."""
+
+
+@pytest.mark.parametrize("option", sorted(MORE))
+def test_each_field_is_in_a_plan_that_comes_back(option: str) -> None:
+    """Each of its values, with the first engine, model and number of devices that take it."""
+    names = (*SEEING, "llama", "mixtral", "deepseek_v3", *sorted(CONFIGS))
+    for value in MORE[option]:
+        for engine, name, gpus in product(ONLY.get(option, ENGINE_NAMES), names, (1, 8)):
+            s = Scenario(**{"model": name, "engine": engine, "gpus": gpus, "tokens": 700, "sequences": 2, **WITH.get(option, {}), option: value})
+            try:
+                p, data = rendered(name, s)
+            except PlannerError:
+                continue
+            assert same_again(data) == p
+            assert read_back(load_bytes(data, "plan.json").raw).scenario == s
+            assert from_options(dict(parse_qsl(urlencode(s.to_query())))) == s
+            break
+        else:
+            pytest.fail(f"no plan has {option} = {value}")
 
 
 def test_every_field_of_a_plan_is_generated() -> None:
@@ -159,7 +191,8 @@ CSV = "prompt,output,count\n" + "".join(f"{100 + i},{i % 7 + 1},{i % 5 + 1}\n" f
 @pytest.mark.parametrize(
     "options",
     [{}, {"gpu": "L4", "tokens": 1000}, {"engine": "sglang", "sequences": 4, "tokens": 500}, {"prompt": 100, "output": 20, "lengths": "64+64:3,100+1"},
-     {"lengths": "CSV", "tokens": 1000}, {"engine": "llamacpp", "parallel": 2, "max_model_len": 4096}],
+     {"lengths": "CSV", "tokens": 1000}, {"engine": "llamacpp", "parallel": 2, "max_model_len": 4096},
+     {"draft": "Llama-3.2-1B", "num_speculative_tokens": 2, "tokens": 500}],
 )  # fmt: skip
 def test_the_command_line_makes_the_same_files_from_a_saved_plan(options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if options.get("lengths") == "CSV":
@@ -176,6 +209,15 @@ def test_the_command_line_makes_the_same_files_from_a_saved_plan(options: dict[s
     for words in (["--from", str(path)], [str(path)]):
         assert main(["plan", *words, "--json"]) == 0
         assert capsys.readouterr().out == first, words
+
+
+def test_images_come_back_as_images(tmp_path: Path) -> None:
+    path = saved_file(tmp_path, "Gemma-3-27B", {"gpus": 2, "images": 3, "prompt": 1000, "output": 24, "samples": 2})
+    assert write(str(path), {}, "json") == path.read_bytes()
+    body = json.loads(path.read_text())
+    assert (body["tokens"], [body["scenario"][k] for k in ("images", "prompt", "output", "tokens")]) == (1024 + 3 * 256, [3, 1000, 24, 1024])
+    fewer = answer("plan", str(path), {"images": 1})
+    assert (fewer["tokens"], fewer["scenario"]["images"]) == (1024 + 256, 1)
 
 
 def test_other_options_go_over_a_saved_plan(tmp_path: Path) -> None:
@@ -219,7 +261,7 @@ def test_a_plan_without_its_config_takes_the_catalogs(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(render(p, "json", {"kind": "catalog"}, created=DATE))
     assert answer("plan", str(path), {})["kv_pool_bytes"] == p.kv_pool_bytes
-    path.write_bytes(render(replace(p, scenario=replace(p.scenario, model=str(tmp_path / "config.json"))), "json", {"kind": "file"}, created=DATE))
+    path.write_bytes(render(replace(p, asked=replace(p.asked, model=str(tmp_path / "config.json"))), "json", {"kind": "file"}, created=DATE))
     (tmp_path / "config.json").write_text(json.dumps(raw))
     with refused(PlannerError, "source"):  # a file from elsewhere does not open files here
         answer("plan", str(path), {})

@@ -68,6 +68,7 @@ def test_the_default_has_an_empty_query() -> None:
         ({"model": "x" * 500}, "model"), ({"samples": 0}, "samples"), ({"samples": 10**9}, "samples"), ({"beams": "two"}, "beams"),
         ({"images": -1}, "images"), ({"kv_offload": "64 apples"}, "kv_offload"), ({"draft": "x" * 500}, "draft"), ({"draft": ["a"]}, "draft"),
         ({"cache_implementation": "hybrid"}, "cache_implementation"), ({"cache_nbits": 0}, "cache_nbits"), ({"max_lora_rank": 1e9}, "max_lora_rank"),
+        ({"tokens": "1,5"}, "tokens"), ({"tokens": "1,0000"}, "tokens"), ({"tokens": "_1_"}, "tokens"), ({"tokens": "," * 1000 + "5"}, "tokens"),
         ({"window_pools": "perhaps"}, "window_pools"), ({"cross_kv_cache_fraction": 2}, "cross_kv_cache_fraction"),
     ],
 )  # fmt: skip
@@ -80,6 +81,7 @@ def test_flag_names_of_the_command_line() -> None:
     s = from_options({"no-prefix-caching": True, "max-model-len": "8,192", "concurrency": "3", "kv_memory": "40GiB"})
     assert (s.prefix_caching, s.max_model_len, s.sequences, s.kv_memory) == (False, 8192, 3, 40 * 2**30)
     assert from_options({"no_prefix_caching": False}).prefix_caching is True
+    assert [from_options({"tokens": t}).tokens for t in ("1,234,567", "10_000", " 42 ", "+7", "123456")] == [1_234_567, 10_000, 42, 7, 123_456]
     assert from_options({"prompt": 1000, "output": 24}).tokens == 1024
     assert from_options({"prompt": 1000, "output": 24, "tokens": 99}).tokens == 99
 

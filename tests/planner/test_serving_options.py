@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.capacity import CapacityPlan, plan, replan
 from planner.draft import attach
 from planner.engines.options import ONLY, for_engine
 from planner.errors import PlannerError
 from planner.footprint import measure
 from planner.hardware import find
+from planner.knobs import KNOBS, turned
 from planner.launch import launch
 from planner.model import ModelSpec
 from planner.readers import read_config
+from planner.remedies import remedies
 from planner.scenario import ENGINE_NAMES, OPTIONS, Scenario
 from planner.sources import Loaded, load
 from tests.conftest import small_configs
@@ -77,12 +81,27 @@ def test_an_engine_without_an_option_refuses_it_by_name(name: str) -> None:
 
 
 def test_images_lengthen_the_prompt_and_are_planned_once() -> None:
-    """Gemma 3: 256 tokens an image; the scenario of the plan holds them, so that it plans the same again."""
+    """Gemma 3: 256 tokens an image; the scenario that was planned holds them, the one that was asked for its images."""
     p = planned("Gemma-3-27B", gpus=2, images=3, prompt=1000, output=24)
     assert (p.scenario.tokens, p.scenario.prompt, p.scenario.images) == (1024 + 768, 1768, 0)
     plain = planned("Gemma-3-27B", gpus=2, tokens=1792, prompt=1768, output=24)
     assert replan(p).footprint.engine_bytes == p.footprint.engine_bytes == plain.footprint.engine_bytes
     assert sum(n.code == "images_added" for n in p.notes) == 1
+    assert (p.asked.tokens, p.asked.prompt, p.asked.images) == (1024, 1000, 3)
+    assert plan(p.model, p.hardware, p.asked) == p
+
+
+@pytest.mark.parametrize("tokens", [4096, 100_000, 200])
+def test_what_a_remedy_or_a_knob_changes_is_taken_over_with_the_images_there(tokens: int) -> None:
+    """Their lengths are those asked for, without the images' tokens; one too short for the images does without them."""
+    p = planned("Gemma-3-27B", gpus=1, gpu="RTX 4090", kv_memory=2**30, images=3, tokens=tokens, prompt=tokens - 100, output=100, sequences=64)
+    assert not p.fits
+    found = [(dict(r.changes), r.after) for r in remedies(p)] + [(dict(t.changes), t.plan) for t in turned(p, [code for code, _, _ in KNOBS]) if t.changes]
+    assert any("tokens" in changes for changes, _ in found)
+    for changes, after in found:
+        again = plan(p.model, after.hardware, replace(p.asked, **changes))
+        assert again.scenario == after.scenario
+        assert (again.fits, again.shortfall_bytes, again.max_sequences) == (after.fits, after.shortfall_bytes, after.max_sequences)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,25 @@ def test_bodies(api: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     assert MARKER not in caplog.text
 
 
+TWICE: tuple[dict[str, Any], ...] = (
+    {"batch": 1, "sequences": 7},
+    {"batch": 1, "concurrency": 1},
+    {"used_memory": 1, "used_memory_bytes": 2},
+    {"prefix_caching": True, "no_prefix_caching": True},
+    {"max-model-len": 100, "max_model_len": 200},
+    {"no-enforce-eager": True, "enforce_eager": True},
+)
+
+
+@pytest.mark.parametrize("options", TWICE)
+@pytest.mark.parametrize("path", ["/api/kv", "/api/plan", "/api/sweep"])
+def test_one_option_by_two_names_is_refused(api: TestClient, path: str, options: dict[str, Any]) -> None:
+    """None of the two is passed over."""
+    asked = {"source": "catalog:GPT-2", **options, **({"grid": "tokens=10"} if path == "/api/sweep" else {})}
+    found = api.post(path, content=json.dumps(asked).encode(), headers={"Content-Type": "application/json"})
+    assert (found.status_code, found.json()["error"]["code"]) == (400, "request_repeated")
+
+
 def test_sources(api: TestClient, hub: FakeHub) -> None:
     sent = len(hub.log)
     for source in BAD_SOURCES:
