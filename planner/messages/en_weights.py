@@ -17,6 +17,7 @@ TEXT: dict[str, str] = {
     "note.doubt_experts_unread": "The count of weights is an estimate: the file counts experts, which this family is not known to have; there may be {fewer} elements fewer or {more} more.",
     "note.doubt_generic_block": "The count of weights is an estimate: whether the feed-forward part has a gate, and where experts stand, is not known for this family; there may be {fewer} elements fewer or {more} more.",
     "note.doubt_idle_experts": "The count of weights is an estimate: transformers makes room for {more} elements of experts that compute nothing.",
+    "note.doubt_open_parts": "The count of weights is an estimate: {key} adds parts whose size the file does not say; there may be {fewer} elements fewer or {more} more.",
     "note.doubt_query_rank": "The count of weights is an estimate: the file leaves out the rank of the queries, which the family's class would fill in; there may be {fewer} elements fewer or {more} more.",
     "note.doubt_small_parts": "The count of weights is an estimate: biases and norms of this family are not known to the element; there may be {fewer} elements fewer or {more} more.",
     "note.doubt_task_head": "The count of weights is an estimate: a class for one task may have another head, or no encoder; there may be {fewer} elements fewer or {more} more.",

@@ -22,7 +22,7 @@ from planner.readers.drafts import draft_layers
 from planner.readers.fields import Fields
 from planner.readers.foreign import refuse_foreign
 from planner.readers.generic import generic, left_out, unread_shape_keys
-from planner.readers.nested import language_part, tie_is_open, with_cross
+from planner.readers.nested import family_of_class, language_part, tie_is_open, with_cross
 from planner.readers.refused import refuse_by_nature
 
 Reader = Callable[[Fields], ModelSpec]
@@ -315,16 +315,6 @@ class _Readers(Mapping[str, Reader]):
 
 READERS = _Readers()
 
-# Files without a model_type: the class that they name -> type.
-ARCHITECTURES = {
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "DeepseekV32ForCausalLM": "deepseek_v32",
-    "DeepseekV3ForCausalLM": "deepseek_v3",
-    "DeepseekV4ForCausalLM": "deepseek_v4",
-    "GlmMoeDsaForCausalLM": "glm_moe_dsa",
-    "MiniCPM3ForCausalLM": "minicpm3",
-}
-
 
 def read_config(raw: dict[str, Any], name: str = "", *, harmless: Collection[str] = ()) -> ModelSpec:
     """The model that a raw config describes. `harmless`: keys that the user declares free of influence on the cache (allow-list
@@ -377,6 +367,4 @@ def dialect_of(raw: dict[str, Any]) -> str | None:
         return "params_json"
     if "ssm_cfg" in raw and "d_model" in raw and "n_layer" in raw:
         return "mamba_ssm"
-    architectures = raw.get("architectures")
-    named = architectures[0] if isinstance(architectures, list) and architectures else None
-    return ARCHITECTURES.get(named) if isinstance(named, str) else None
+    return family_of_class(raw.get("architectures"), READERS)

@@ -13,6 +13,7 @@ from planner.errors import UnsupportedModel, UnsupportedValue
 from planner.model import ModelSpec
 from planner.readers.block import SHAPING
 from planner.readers.fields import Fields
+from planner.readers.shapes import LEGACY_TYPES
 
 INDEXED = "indexed_attention"
 OF_STATES = frozenset("mamba_d_state ssm_state_size state_size linear_num_key_heads linear_key_head_dim conv_L_cache".split())
@@ -43,5 +44,5 @@ def _says_nothing_new(key: str, value: Any, f: Fields, spec: ModelSpec) -> bool:
     if key == "index_topk":  # how many tokens an indexer chooses: all are kept
         return "index_head_dim" in f.seen
     if key == "layer_types":  # transformers' own name for layers with an indexer, in families that have nothing else
-        return isinstance(value, list) and set(map(str, value)) == {INDEXED} and any(k.kind == "index" for k in kinds)
+        return isinstance(value, list) and {LEGACY_TYPES.get(str(t), str(t)) for t in value} == {INDEXED} and any(k.kind == "index" for k in kinds)
     return key in OF_STATES and not any(isinstance(k, State) for k in kinds)

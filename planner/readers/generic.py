@@ -50,7 +50,7 @@ HARMLESS = frozenset(
     flash_attn_bf16 flash_attn_fp16 flash_attn_fp32 fp16 bf16 fp32 hidden_size_in_head is_decoder use_sdpa use_logn_attn use_dynamic_ntk
     tensor_parallel_degree pretraining_dp sequence_parallel fuse_norm fuse_swiglu fuse_cross_entropy max_window_layers sampler_seq_len
     tie_encoder_decoder cross_attention_hidden_size add_cross_attention is_encoder_decoder use_sliding_window
-    transformers_weights ignore_index language_model_only
+    transformers_weights ignore_index language_model_only _from_model_config
     """.split()
 )
 # Even when false or 1 their presence means a dialect whose rule for the cache is not this reader's.
@@ -103,6 +103,8 @@ def _plain_decoder_only(f: Fields, model_type: str | None, harmless: Collection[
         if f.raw.get(key) is not None:
             raise UnsupportedModel("unknown_key", field=f.name(key), key=key, model_type=model_type or "", value=_short(f.raw[key]))
     if not name.endswith(("ForCausalLM", "LMHeadModel")):
+        if not name:
+            raise UnsupportedModel("no_architecture", field="architectures", model_type=model_type or "")
         raise UnsupportedModel("not_a_causal_model", field="architectures", model_type=model_type or "", architecture=name)
     if model_type in KEEPS_NO_CACHE:
         raise UnsupportedModel("no_cache_in_class", field="model_type", model_type=model_type)

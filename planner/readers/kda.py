@@ -5,10 +5,12 @@ A KDA layer keeps a convolution over queries, keys and values, and a matrix of h
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.cache import State, StateTensor
 from planner.dtypes import DTYPES
 from planner.errors import UnsupportedValue
-from planner.model import LayerSpec, ModelSpec, Weight
+from planner.model import Attention, Doubt, LayerSpec, Mlp, ModelSpec, Weight
 from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
@@ -68,13 +70,45 @@ def kimi_linear(f: Fields) -> ModelSpec:
     mlps, doubts = mlps_of(f, layers, dense_default=1)
     latent = shapes.mla(hidden, a, f.flag("attention_bias"))
 
+    narrow, normed = f.optional_int("routed_expert_hidden_size"), f.flag("latent_moe_use_norm")
+    doubts += _open_parts(f, part, a, types, hidden, heads * dim)
+
     def build(i: int) -> LayerSpec:
-        rest = shapes.mlp(hidden, mlps[i]) + shapes.norms(hidden, 2)
+        rest = (_narrow_experts(hidden, mlps[i], narrow, normed) if narrow else shapes.mlp(hidden, mlps[i])) + shapes.norms(hidden, 2)
         if types[i] == FULL:
             return LayerSpec(caches=(shapes.rows_of(a),), attention=a, mlp=mlps[i], weights=latent + rest)
         return LayerSpec(caches=(state,), mlp=mlps[i], weights=kda + rest)
 
     return model(f, shapes.stack(layers, build), hidden=hidden, vocab=f.need_int("vocab_size"), tied_default=False, notes=notes, doubts=doubts)
+
+
+def _narrow_experts(hidden: int, m: Mlp, narrow: int, normed: bool) -> tuple[Weight, ...]:
+    """Kimi-K3's feed-forward part: the routed experts work on a narrower state (`routed_expert_hidden_size`), between two projections; the
+    router and the shared experts see the whole one."""
+    if not m.experts:
+        return shapes.mlp(hidden, m)
+    return (
+        Weight(name="router", shape=(m.experts, hidden), role="router"),
+        *(w for w in shapes.mlp(narrow, replace(m, shared_width=0)) if w.role == "expert"),
+        *(shapes.mlp(hidden, Mlp(width=m.shared_width)) if m.shared_width else ()),
+        *shapes.whole("latent_down", narrow, hidden, "mlp"),
+        *shapes.whole("latent_up", hidden, narrow, "mlp"),
+        *(shapes.norms(narrow, 1, name="latent_norm") if normed else ()),
+    )
+
+
+def _open_parts(f: Fields, linear: Fields, a: Attention, types: list[str], hidden: int, inner: int) -> tuple[Doubt, ...]:
+    """Switches of Kimi-K3 whose weights its file does not size: an output gate on latent layers (a number a head, or an element), KDA's
+    output gate without its low rank, residuals over blocks of layers (vectors). No public class was read for them."""
+    full = types.count(FULL)
+    doubts: tuple[Doubt, ...] = ()
+    if f.flag("mla_use_output_gate"):
+        doubts += (Doubt(code="doubt_open_parts", field=f.name("mla_use_output_gate"), more=full * hidden * a.q_heads * a.v_dim),)
+    if linear.flag("use_full_rank_gate"):
+        doubts += (Doubt(code="doubt_open_parts", field=linear.name("use_full_rank_gate"), more=(len(types) - full) * hidden * inner),)
+    if f.optional_int("attn_res_block_size", low=0):
+        doubts += (Doubt(code="doubt_open_parts", field=f.name("attn_res_block_size"), more=8 * hidden * len(types)),)
+    return doubts
 
 
 def _listed(linear: Fields, layers: int) -> list[str]:

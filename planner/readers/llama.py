@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.model import Attention, LayerSpec, Mlp, ModelSpec
-from planner.notes import Note, note
+from planner.notes import Note, cite, note
 from planner.readers import shapes
 from planner.readers.build import model
 from planner.readers.fields import MAX_TOKENS, Fields
 
 FULL, WINDOW = "full_attention", "sliding_attention"
 _TYPES = {FULL: FULL, WINDOW: WINDOW}
+QWEN2_WINDOW = 4096  # what Qwen2's and Qwen3's classes fill in where a file switches windows on and leaves the size out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +37,21 @@ def window_by_layer(f: Fields, layers: int, rule: str) -> tuple[list[int | None]
     window = f.optional_int("sliding_window", low=0, high=MAX_TOKENS) or None
     types = shapes.layer_types(f, layers, _TYPES)
     first = f.optional_int("max_window_layers", low=0)
+    said: tuple[Note, ...] = ()
     if rule == "switch" and not f.flag("use_sliding_window"):
-        said: tuple[Note, ...] = (note("info", "window_switched_off", field="use_sliding_window", window=window),) if window else ()
+        said = (note("info", "window_switched_off", field="use_sliding_window", window=window),) if window else ()
         if types is not None and WINDOW in types and window:
             said += (note("warning", "layer_types_overruled", field="layer_types"),)
         return [None] * layers, said
+    if rule == "switch" and "sliding_window" not in f.raw:
+        window, source = QWEN2_WINDOW, cite("transformers 5.24 models/qwen2, class default")
+        said = (note("derived", "class_default", field=f.name("sliding_window"), value=window, source=source),)
     if window is None:
         return [None] * layers, ()
     if types is None:
         start = (28 if first is None else first) if rule == "switch" else 0
         types = [WINDOW if i >= start else FULL for i in range(layers)]
-        said = (note("derived", "window_on_layers", field="sliding_window", window=window, layers=types.count(WINDOW)),)
-    else:
-        said = ()
+        said += (note("derived", "window_on_layers", field="sliding_window", window=window, layers=types.count(WINDOW)),)
     return [window if t == WINDOW else None for t in types], said
 
 

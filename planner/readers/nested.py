@@ -6,6 +6,7 @@ vLLM 0.33 transformers_utils/config.py)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,7 @@ TEXT_PART_OF: dict[str, str] = {
     "deepseek_vl": "llama", "deepseek_vl_hybrid": "llama", "deepseek_vl_v2": "deepseek_v2", "multi_modality": "llama", "janus": "llama",
     "dots3_note": "dots3_note_text", "dots_ocr": "qwen2",
     "emu3_text_model": "llama",
+    "exaone4_5": "exaone4", "exaone4_5_text": "exaone4",
     "ernie4_5_vl_moe": "ernie4_5_vl_moe_text", "ernie4_5_moe_vl": "ernie4_5_vl_moe_text",
     "florence2": "bart", "florence2_language": "bart",
     "fuyu": "persimmon",
@@ -50,11 +52,12 @@ TEXT_PART_OF: dict[str, str] = {
     "internvl": "qwen2",
     "Keye": "qwen3", "KeyeVL1_5": "qwen3",
     "kosmos-2": "kosmos_2_text_model", "kosmos-2.5": "kosmos_2_5_text_model",
-    "kimi_vl": "deepseek_v3", "kimi_k25": "deepseek_v3",
+    "kimi_vl": "deepseek_v3", "kimi_k25": "deepseek_v3", "kimi_k3": "kimi_linear",
     "lfm2_vl": "lfm2",
     "llama4": "llama4_text",
     "llava_llama": "llava", "llava_mistral": "llava", "llava_mixtral": "llava", "llava_qwen": "llava", "llava_phi3": "llava",
     "llava": "llama", "llava_next": "llama", "llava_next_video": "llama", "video_llava": "llama", "vipllava": "llama",
+    "minimax_m3_vl": "minimax_m3",
     "mistral3": "mistral",
     "mllama": "mllama_text_model",
     "molmo2": "molmo2_text",
@@ -86,6 +89,16 @@ CLASS_DEFAULTS: dict[str, Mapping[str, int]] = {"llama": _LLAMA, "mistral": _MIS
 LEAVES_OUT = frozenset({
     "idefics2", "idefics3", "llava", "llava_next", "llava_next_video", "multi_modality", "qwen2_audio", "video_llava", "vipllava",
 })  # fmt: skip
+# Classes of whole models that lay their own sizes under what the text part says (transformers 5.24, each class's __post_init__).
+WHOLE_DEFAULTS: dict[str, Mapping[str, int]] = {
+    "glmasr": {"vocab_size": 59_264, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28, "num_attention_heads": 16,
+               "num_key_value_heads": 4, "max_position_embeddings": 8192},
+    "voxtral": {"vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30, "num_attention_heads": 32,
+                "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131_072},
+    "voxtral_realtime": {"vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 9216, "num_hidden_layers": 26,
+                         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192,
+                         "max_position_embeddings": 131_072},
+}  # fmt: skip
 
 # Where the whole model says nothing, its class's own default decides whether the head is the embedding, whatever the text part says
 # (transformers 5.24, each built with either value in the text part). Types that are not here follow their text part.
@@ -126,7 +139,7 @@ def tie_is_open(top: Fields, part: Fields, model_type: str | None, spec: ModelSp
 
 def language_part(top: Fields, model_type: str | None, known: Collection[str]) -> tuple[Fields, str | None, tuple[Note, ...]]:
     """The section that describes the decoder (the file itself where it is flat), the family that reads it, and notes on defaults."""
-    if model_type in known and model_type not in TEXT_PART_OF:
+    if model_type in known and model_type not in TEXT_PART_OF and not _holds_its_text(top):
         return top, model_type, ()
     part = _descend(top, model_type)
     if part is not top:
@@ -134,8 +147,9 @@ def language_part(top: Fields, model_type: str | None, known: Collection[str]) -
         if family is None:
             inner = part.text("model_type") or ""
             raise UnsupportedModel("nested_unknown", field=part.name("model_type"), model_type=model_type or "", part=inner)
-        if model_type in LEAVES_OUT and family in CLASS_DEFAULTS:
-            return _with_defaults(part, family)
+        own = WHOLE_DEFAULTS.get(model_type or "") or (CLASS_DEFAULTS.get(family) if model_type in LEAVES_OUT else None)
+        if own is not None:
+            return _with_defaults(part, family, own)
         if model_type in DECODER_OF:  # said by what holds it; `with_cross` adds what it means
             part = part.variant({k: v for k, v in part.raw.items() if k != "add_cross_attention"})
         return part, family, ()
@@ -166,6 +180,11 @@ def with_cross(spec: ModelSpec, part: Fields, model_type: str | None) -> ModelSp
     return replace(spec, layers=layers, doubts=(*spec.doubts, Doubt(code="doubt_cross", field=part.path, more=more)), notes=notes)
 
 
+def _holds_its_text(f: Fields) -> bool:
+    """A type whose published files are flat, as a library writes them again: everything in `text_config`, no layers beside it."""
+    return isinstance(f.raw.get("text_config"), dict) and all(f.raw.get(key) is None for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
+
+
 def _descend(f: Fields, model_type: str | None) -> Fields:
     """The innermost language section below `f`; `f` itself where it has none."""
     for key in TEXT_SECTIONS:
@@ -182,14 +201,38 @@ def _family(part: Fields, known: Collection[str]) -> str | None:
     inner, holder = part.text("model_type"), part.parent
     while inner is None and holder is not None:
         inner, holder = holder.text("model_type"), holder.parent
-    family = TEXT_PART_OF.get(inner or "", inner)
+    family = family_of(inner, known) or family_of_class(part.raw.get("architectures"), known)
     if family == "deepseek_v2" and part.raw.get("use_mla") is False:  # DeepSeek-VL2-tiny, DeepSeek-OCR: V2's experts under plain attention
         family = "deepseek"
-    return family if family in known else None
+    return family
 
 
-def _with_defaults(part: Fields, family: str) -> tuple[Fields, str, tuple[Note, ...]]:
-    missing: dict[str, Any] = {k: v for k, v in CLASS_DEFAULTS[family].items() if k not in part.raw}
+# How a text part's own type ends: the family is the whole model's without it.
+_TEXT_ENDING = re.compile(r"_(text|language)(_model)?$")
+_CLASS_ENDING = re.compile(r"(Text)?(ForCausalLM|ForConditionalGeneration|LMHeadModel)$")
+
+
+def family_of(model_type: str | None, known: Collection[str]) -> str | None:
+    """The family that reads a type; that of `x` for an unknown `x_text`, since the text part of a model is its block."""
+    for name in (model_type or "", _TEXT_ENDING.sub("", model_type or "")):
+        family = TEXT_PART_OF.get(name, name)
+        if family in known:
+            return family
+    return None
+
+
+def family_of_class(architectures: Any, known: Collection[str]) -> str | None:
+    """The family of the class that a file names, for files without a type: `DeepseekV3ForCausalLM` is `deepseek_v3`."""
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    if not isinstance(named, str) or not _CLASS_ENDING.search(named):
+        return None
+    letters = _CLASS_ENDING.sub("", named).lower()
+    found = next((t for t in (*known, *TEXT_PART_OF) if t.replace("_", "").replace("-", "") == letters), None)
+    return family_of(found, known)
+
+
+def _with_defaults(part: Fields, family: str, own: Mapping[str, int]) -> tuple[Fields, str, tuple[Note, ...]]:
+    missing: dict[str, Any] = {k: v for k, v in own.items() if k not in part.raw}
     source = cite(f"transformers 5.24 models/{family}, class default")
     notes = tuple(note("derived", "class_default", field=part.name(k), value=v, source=source) for k, v in sorted(missing.items()))
     return part.variant({**missing, **part.raw}), family, notes

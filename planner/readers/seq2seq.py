@@ -33,7 +33,7 @@ def pegasus_x(f: Fields) -> ModelSpec:
     """Local and global attention in the encoder; no biases in attention; positions are computed."""
     width, layers = f.need_int("d_model"), f.layers("num_hidden_layers", "encoder_layers")
     extra = times(shapes.norms(width, 1, True), layers) + (
-        Weight(name="encoder.embed_global", shape=(f.int_or(128, "num_global_tokens"), width), role="position"),
+        Weight(name="encoder.embed_global", shape=(f.int_or(32, "num_global_tokens"), width), role="position"),
     )
     return read(f, Dialect(offset=None, final_norm=True, bias=False), extra=extra)
 

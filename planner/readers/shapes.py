@@ -12,6 +12,12 @@ from planner.errors import UnsupportedValue
 from planner.model import Attention, LayerSpec, Mlp, Role, Weight
 from planner.readers.fields import Fields
 
+# Names of layer types in files that older releases wrote -> today's (transformers 5.24 configuration_utils, `_LEGACY_LAYER_TYPE_REMAP`).
+LEGACY_TYPES = {
+    "mamba": "linear_attention", "attention": "full_attention", "deepseek_sparse_attention": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}  # fmt: skip
+
 
 def column(name: str, out: int, into: int, role: Role, parts: int, bias: bool = False, copies: int = 1) -> tuple[Weight, ...]:
     """A linear layer whose outputs are split over ranks (its bias with them): ``[out, into]``."""
@@ -129,6 +135,7 @@ def layer_types(f: Fields, layers: int, known: dict[str, str]) -> list[str] | No
     types = f.list_of("layer_types", str, layers)
     if types is None:
         return None
+    types = [t if t in known else LEGACY_TYPES.get(t, t) for t in types]
     for t in types:
         if t not in known:
             raise UnsupportedValue("unknown_layer_type", field=f.name("layer_types"), value=t[:60], known=", ".join(sorted(known)))

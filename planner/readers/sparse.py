@@ -10,8 +10,9 @@ from planner.notes import note
 from planner.readers import shapes
 from planner.readers.block import Block, read, reader
 from planner.readers.experts import Experts
-from planner.readers.fields import MAX_TOKENS, Fields
-from planner.readers.windows import Windows, first_of, last_of, listed, pattern
+from planner.readers.fields import Fields
+from planner.readers.llama import QWEN2_WINDOW
+from planner.readers.windows import Windows, first_of, last_of, listed, pattern, window_of
 
 MTP = ("num_nextn_predict_layers", "num_mtp_modules")  # draft layers cache only while speculation is on
 WIDE = ("intermediate_size",)
@@ -29,13 +30,14 @@ granitemoe_swa = reader(Block(experts=SHARED, sinks=True, windows=pattern(128, f
 
 def _qwen2_moe_windows(f: Fields, layers: int) -> Windows:
     """Every other layer below `max_window_layers`, and only with `use_sliding_window` (transformers 5.24 models/qwen2_moe)."""
-    window = f.optional_int("sliding_window", low=0, high=MAX_TOKENS) or None
+    on = f.flag("use_sliding_window")
+    window, said = window_of(f, QWEN2_WINDOW if on else None)
     first = f.int_or(28, "max_window_layers", low=0)
     types = shapes.layer_types(f, layers, {"full_attention": "", "sliding_attention": "w"})
-    if not f.flag("use_sliding_window"):
+    if not on:
         return [None] * layers, (note("info", "window_switched_off", field="use_sliding_window", window=window),) if window else ()
     types = types or ["w" if (i + 1) % 2 and i < first else "" for i in range(layers)]
-    return [window if t else None for t in types], ()
+    return [window if t else None for t in types], said
 
 
 qwen2_moe = reader(Block(kv="need", qkv_bias=("qkv_bias", True), o_bias=False, windows=_qwen2_moe_windows,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.errors import ConfigError, UnsupportedModel, UnsupportedValue
+from planner.errors import ConfigError, MissingField, UnsupportedModel, UnsupportedValue
 from planner.footprint import Footprint, measure
 from planner.readers import read_config
 from planner.readers.nested import CLASS_DEFAULTS
@@ -119,3 +119,23 @@ def test_encoder_weights_are_counted_and_stand_with_the_first_stage() -> None:
 def test_refused_with_the_field(config: dict[str, Any], error: type[ConfigError], field: str) -> None:
     with refused(error, field):
         read_config(config)
+
+
+def test_a_flat_familys_file_may_hold_its_text_part_alone() -> None:
+    """Step-3.7 is published flat; transformers writes it with everything in `text_config`."""
+    flat = CONFIG["step3p7"]
+    section = {**flat, "model_type": "step3p5"}
+    assert read_config({"model_type": "step3p7", "text_config": section}).layers == read_config(flat).layers
+    beside = {**flat, "text_config": {**section, "num_hidden_layers": 1}}  # its own layers stand beside the section: they count
+    assert len(read_config(beside).layers) == flat["num_hidden_layers"]
+
+
+def test_a_whole_class_lays_its_own_sizes_under_its_text_part() -> None:
+    """Voxtral-Mini's text part is the class's own, whatever of it a file leaves out; a bare Llama says everything."""
+    spec = read_config({"model_type": "voxtral", "text_config": {"model_type": "llama"}})
+    first = spec.layers[0].attention
+    assert first is not None
+    assert (len(spec.layers), first.kv_heads, first.qk_dim, spec.hidden_size) == (30, 8, 128, 3072)
+    assert sum(n.code == "class_default" for n in spec.notes) >= 8
+    with refused(MissingField, "num_hidden_layers"):
+        read_config({"model_type": "llama"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.api import plan_json
+from planner.answers import plan_json
 from planner.capacity import plan
 from planner.errors import ConfigError, MissingField, NotAConfig, PlannerError, UnsupportedModel, UnsupportedValue
 from planner.footprint import measure

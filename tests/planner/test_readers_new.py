@@ -125,3 +125,91 @@ def test_a_windowed_latent_of_its_own_as_transformers_writes_it() -> None:
     again = {k: v for k, v in published.items() if not k.startswith("swa_")}
     again["per_layer_config"] = {f"{i:02}": own for i in (2, 3, 4, 6, 7)}
     assert read_config(again).layers == read_config(published).layers
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "own"),
+    [
+        ("mistral", "sliding_window", 4096),
+        ("cohere_compass_text", "sliding_window", 4096),
+        ("gemma4_unified_text", "sliding_window", 1024),
+        ("laguna", "sliding_window", 512),
+        ("mellum", "sliding_window", 1024),
+        ("qwen2_moe", "sliding_window", 4096),
+        ("qwen2_windowed", "sliding_window", 4096),
+        ("llama4", "attention_chunk_size", 8192),
+        ("switch_transformers", "num_decoder_layers", 12),
+    ],
+)
+def test_a_size_left_out_is_the_one_of_the_class(name: str, key: str, own: int) -> None:
+    """What a file leaves out its class fills in; a null is a value, and stays."""
+    config = CONFIG[name]
+    part = config.get("text_config", config)
+
+    def with_part(change: dict[str, Any]) -> dict[str, Any]:
+        inner = {k: v for k, v in {**part, **change}.items() if v != "left out"}
+        return {**config, "text_config": inner} if "text_config" in config else inner
+
+    left_out = with_part({key: "left out"})
+    assert size(left_out, "transformers", 9000) == size(with_part({key: own}), "transformers", 9000)
+    assert size(left_out, "transformers", 9000) != size(with_part({key: own // 2}), "transformers", 9000)
+    assert any(n.code == "class_default" and n.field.endswith(key) for n in read_config(left_out).notes)
+    if key == "sliding_window":
+        assert size(with_part({key: None}), "transformers", 9000) > size(left_out, "transformers", 9000)
+
+
+def test_names_of_layer_types_that_older_releases_wrote() -> None:
+    """transformers renamed its types of layers; files keep the old names (GLM-5.2 as NVIDIA publishes it)."""
+    glm, qwen = CONFIG["glm_moe_dsa"], CONFIG["qwen4_exp"]
+    layers = glm["num_hidden_layers"]
+    for old in ("deepseek_sparse_attention", "indexed_attention"):
+        assert read_config({**glm, "layer_types": [old] * layers}).layers == read_config(glm).layers
+    for other in ("sliding_attention", "mamba"):
+        with refused(UnsupportedModel, "layer_types"):
+            read_config({**glm, "layer_types": [other] * layers})
+    part = qwen.get("text_config", qwen)
+    full = [i % 4 == 3 for i in range(part["num_hidden_layers"])]
+
+    def with_types(indexed: str) -> dict[str, Any]:
+        inner = {**part, "layer_types": [indexed if x else "linear_attention" for x in full]}
+        return {**qwen, "text_config": inner} if "text_config" in qwen else inner
+
+    assert read_config(with_types("qwen_sparse_attention")).layers == read_config(with_types("indexed_attention")).layers
+
+
+def test_a_text_part_is_known_by_its_type_its_class_or_what_holds_it() -> None:
+    bare = {k: v for k, v in CONFIG["qwen3"].items() if k not in ("model_type", "architectures")}
+    whole = {"model_type": "novel_vl", "architectures": ["NovelForConditionalGeneration"]}
+    same = read_config(CONFIG["qwen3"]).layers
+    for known_by in ({"model_type": "qwen3_text"}, {"architectures": ["Qwen3ForCausalLM"]}, {"model_type": "novel", "architectures": ["Qwen3ForCausalLM"]}):
+        assert read_config({**whole, "text_config": {**bare, **known_by}}).layers == same
+    for unknown in ({}, {"architectures": ["NovelForCausalLM"]}, {"model_type": "novel_text"}):
+        with refused(UnsupportedModel, "text_config.model_type"):
+            read_config({**whole, "text_config": {**bare, **unknown}})
+    assert read_config({**bare, "architectures": ["Qwen3ForCausalLM"]}).layers == same
+    exaone = CONFIG["exaone4"]
+    published = {"model_type": "exaone4_5", "text_config": {**exaone, "model_type": "exaone4_5_text"}, "tie_word_embeddings": False}
+    assert read_config(published).layers == read_config(exaone).layers
+    m3 = CONFIG["minimax_m3"]
+    inner = {k: v for k, v in m3.items() if k not in ("model_type", "architectures")}
+    assert read_config({"model_type": "minimax_m3_vl", "text_config": inner}).layers == read_config(m3).layers
+
+
+def test_kimi_k3_narrows_its_experts_and_leaves_gates_open() -> None:
+    kimi = CONFIG["kimi_linear"]
+    p, narrow = parameters(read_config(kimi)), kimi["hidden_size"] // 2
+    changed = parameters(read_config({**kimi, "routed_expert_hidden_size": narrow, "latent_moe_use_norm": True}))
+    spec = read_config(kimi)
+    with_experts = [layer.mlp for layer in spec.layers if layer.mlp is not None and layer.mlp.experts]
+    saved = sum(m.experts * 3 * narrow * m.expert_width - 2 * narrow * kimi["hidden_size"] - narrow for m in with_experts)
+    assert with_experts
+    assert (p.total - changed.total, changed.exact) == (saved, p.exact)
+    gates = {"mla_use_output_gate": True, "attn_res_block_size": 2, "linear_attn_config": {**kimi["linear_attn_config"], "use_full_rank_gate": True}}
+    opened = read_config({**kimi, **gates})
+    q = parameters(opened)
+    assert (q.total, q.exact, q.low) == (p.total, False, p.low)
+    assert q.high > p.high
+    assert opened.layers == spec.layers
+    assert {n.field for n in opened.notes if n.code == "doubt_open_parts"} == {
+        "mla_use_output_gate", "attn_res_block_size", "linear_attn_config.use_full_rank_gate",
+    }  # fmt: skip
