@@ -23,5 +23,4 @@ with errors.shown():
     found = diagnose(plan, seen)
     diagnose_view.answer(found)
     diagnose_view.remedies(found, current.scenario)
-    diagnose_view.predicted(found)
     tables.notes(found.predicted.notes if found.predicted else ())

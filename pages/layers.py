@@ -19,7 +19,12 @@ current: source.Current = st.session_state["_current"]
 with errors.shown():
     s = current.scenario
     model = drafting(current.model, s)
-    foot = current.by_architecture()  # the map stands also where the chosen engine cannot run the model
+    p, refusal = None, ""
+    try:
+        p = current.plan()
+        foot = p.footprint
+    except PlannerError as e:
+        foot, refusal = current.by_architecture(), errors.plain(e.message)  # the map stands also where the chosen engine cannot run the model
     setting = foot.setting
     found = cells(model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
     equal = groups(model, setting.kv, setting.model_dtype, s.tokens, setting.encoder_tokens)
@@ -29,15 +34,15 @@ with errors.shown():
 
     st.subheader(render("page.layers.groups"), anchor=False)
     tables.text(tables.kind_rows(equal))
-    notes, reserved, p = (*current.loaded.notes, *model.notes), None, None
+    notes = (*current.loaded.notes, *(p.notes if p is not None else model.notes))
     with st.container(border=True):
         st.text("\n".join(line.text for line in foot.formula))
-        try:
-            p = current.plan()
+        if p is not None:
             st.text(gap_line(p))
-            notes, reserved = (*current.loaded.notes, *p.notes), reserved_line(p)
-        except PlannerError as e:
-            st.info(errors.plain(e.message))
+            tables.one_replica(p)
+        else:
+            st.info(refusal)
+    reserved = reserved_line(p) if p is not None else None
     if p is not None and reserved:
         st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
         st.caption(errors.plain(reserved))
@@ -50,7 +55,8 @@ with errors.shown():
 
     st.subheader(render("page.layers.whatif"), anchor=False)
     try:
-        forms = variants(model, setting.kv, s.tokens, s.sequences, max(1, s.tp or s.gpus))
+        spread = (p.setting.parallel, p.replicas) if p is not None else (None, 1)
+        forms = variants(model, setting.kv, s.tokens, s.sequences, *spread)
         q_heads = max(layer.attention.q_heads for layer in model.layers if layer.attention)
         layers = sum(layer.attention is not None for layer in model.layers)
         st.caption(render("page.layers.whatif.about", {"layers": count(layers), "q_heads": count(q_heads)}))

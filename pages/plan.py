@@ -47,13 +47,16 @@ with errors.shown():
     st.subheader(render("page.formula"), anchor=False)
     with st.container(border=True):
         st.text("\n".join([*(line.text for line in p.footprint.formula), gap_line(p)]))
+        tables.one_replica(p)
         for claim in claims(p):
             st.caption(errors.plain(claim.text))
         if p.footprint.prefix_tokens:
             saved = p.footprint.prefix_bytes_saved
             st.caption(render("page.prefix", {"tokens": count(p.scenario.shared_prefix), "saved": gib(saved), "bytes": count(saved)}))
-    st.markdown(render("page.gap"))
-    tables.worded(tables.gap_rows(p), render("report.table.gap"))
+    gap = tables.gap_rows(p)
+    if gap.rows:
+        st.markdown(render("page.gap"))
+        tables.text(gap)
     reserved = reserved_line(p)
     if reserved:
         st.subheader(render("page.reserved", {"engine": p.setting.engine}), anchor=False)
@@ -72,7 +75,7 @@ with errors.shown():
 
     if st.session_state["_own"] is None:
         st.caption(render("page.permalink"), help=render("page.permalink.help"))
-        st.text(state.permalink(current.scenario))
+        st.code(state.permalink(current.scenario), language=None, wrap_lines=True)
     with st.expander(render("page.summary"), key="summary", on_change="rerun") as box:
         if box.open:
             st.code(summary(p, state.permalink(current.scenario) if st.session_state["_own"] is None else ""), language=None, wrap_lines=True)

@@ -42,6 +42,8 @@ with errors.shown():
     if len(degrees) > 1:
         st.subheader(render("page.serve.degrees"), anchor=False)
         tables.text(serve_view.degree_rows(degrees))
+        if not serve_view.plain_parallelism(p):
+            st.caption(render("page.serve.degrees.plain"))
     knob_view.knobs(p)
     knob_view.calibration(p)
     said = load_view.section(p, own, limit)

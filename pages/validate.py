@@ -30,16 +30,18 @@ def choice(name: str) -> str:
 st.caption(render("page.validate.about"))
 probe_view.gpu_note()
 whole = len(current.model.layers)
-with st.container(horizontal=True, vertical_alignment="bottom"):
+with st.container(horizontal=True, vertical_alignment="bottom", key="probe_inputs"):
     chosen: dict[str, Any] = {name: number(name, *BOUNDS[name], value) for name, value in DEFAULTS.items()}
     chosen["layers"] = min(whole, number("layers", 1, 1000, 2))
     chosen |= {name: choice(name) for name in CHOICES}
     runner = chosen.pop("runner")
     chosen["time_limit_s"] = float(number("time_limit", 1, 600, 120))
 
+predicted = False
 with errors.shown(stop=False):
     request = ProbeRequest(**chosen, memory_cap_bytes=memory_cap()).checked()
     probe_view.prediction(jobs.predict(current.model, request), request, whole)
+    predicted = True
     if allowed():
         running = jobs.job().run is not None
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -60,7 +62,7 @@ if error := st.session_state.get(jobs.ERROR):
 if jobs.results():
     with errors.shown(stop=False):
         probe_view.results(current.model.name)
-else:
+elif predicted and not jobs.probing():
     st.info(render("page.probe.none"))
 st.file_uploader(render("page.probe.upload"), key="probe_upload", max_upload_size=4, on_change=jobs.uploaded, help=render("page.probe.upload.help"))
 suite_view.draw()

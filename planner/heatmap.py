@@ -18,6 +18,7 @@ from planner.engines import engine
 from planner.scenario import MAX_SEQUENCES, MAX_TOKENS
 from planner.units import KIB, MIB, gib_number
 
+WIDE = 50  # from here on an axis by powers of ten has enough of them
 FIRST_TOKENS, LAST_SEQUENCES, MOST_COLUMNS, STEPS = 512, 256, 16, 4
 
 
@@ -98,6 +99,22 @@ def _room(p: CapacityPlan, tokens: int) -> tuple[int, int]:
 def log2s(values: Iterable[int]) -> list[float]:
     """Positions on an axis of powers of two."""
     return [math.log2(max(1, v)) for v in values]
+
+
+def log10_ticks(values: Iterable[float]) -> list[float]:
+    """Places on an axis of powers of ten: the powers alone over a wide range, 1, 2 and 5 times them over a narrow one, which else has one or none.
+
+    >>> log10_ticks([0.25, 4.5]), log10_ticks([3.0, 4000.0])
+    ([0.5, 1.0, 2.0], [10.0, 100.0, 1000.0])
+    """
+    seen = [v for v in values if v > 0]
+    if not seen:
+        return []
+    low, high = min(seen), max(seen)
+    steps = (1,) if high > WIDE * low else (1, 2, 5)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return [t for t in ticks if low <= t <= high] or [high]
 
 
 def short_count(value: int) -> str:

@@ -8,19 +8,40 @@ from typing import Any
 
 from planner.cache import Rows
 from planner.capacity import CapacityPlan
+from planner.errors import PlannerError
+from planner.sources import catalog
+from planner.sources.hub_address import address_of
 from planner.units import GIB
 
 # vllm 0.33.0 names of the flags (engine/arg_utils.py).
 _VLLM_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_WITH_REVISION = ("vllm", "sglang")
 _GGML = {"fp16": "f16", "fp32": "f32"}
 
 
-def launch(p: CapacityPlan, model: str) -> dict[str, str]:
-    """Engine name -> command line. Empty for a plan that does not fit, or an engine that has no server."""
+def launch(p: CapacityPlan, model: str | None = None) -> dict[str, str]:
+    """Engine name -> command line. Empty for a plan that does not fit, or an engine that has no server. `model` None: as the plan names it."""
+    model, revision = (model, "") if model is not None else served_as(p)
     line = _LINES.get(p.setting.engine)
     if p.setting.engine == "trtllm" and p.setting.own.whole_block_up:  # a C++ engine
         line = None
-    return {p.setting.engine: line(p, model)} if p.fits and line else {}
+    if not p.fits or not line:
+        return {}
+    pinned = revision and p.setting.engine in _WITH_REVISION
+    return {p.setting.engine: line(p, model) + (f" --revision {shlex.quote(revision)}" if pinned else "")}
+
+
+def served_as(p: CapacityPlan) -> tuple[str, str]:
+    """(what an engine loads the model by, its revision or nothing): the hub id of a page, an id or the catalog's row, else the plan's name."""
+    asked = p.scenario.model
+    try:
+        address = address_of(asked) if "/" in asked else None
+    except PlannerError:
+        address = None
+    if address is not None:
+        return address.repo_id, "" if address.revision == "main" else address.revision
+    row = next((e for e in catalog.entries() if e.name == p.model.name and asked.removeprefix("catalog:") == e.name), None)
+    return (row.repo_id if row else asked if "/" in asked else p.model.name), ""
 
 
 def vllm(p: CapacityPlan, model: str) -> str:

@@ -58,6 +58,11 @@ class Sensitivity:
         """The knob that buys the most; None where none buys anything."""
         return self.rows[0] if self.rows and self.rows[0].gained > 0 else None
 
+    @property
+    def by_memory(self) -> bool:
+        """Whether the bars are of what memory alone would allow: no knob changes what targets and engine allow."""
+        return not any(r.gained for r in self.rows)
+
     def to_json(self) -> dict[str, Any]:
         return {"before": self.before.to_json(), "rows": [r.to_json() for r in self.rows]}
 

@@ -17,7 +17,7 @@ MLA_RANK, MLA_ROPE = 512, 64  # DeepSeek-V2 and V3 (arXiv 2405.04434)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """`elements`: what one token keeps in one layer; `bytes`: the whole load, one copy; `rank_bytes`: one of `tp` tensor ranks."""
+    """`elements`: what one token keeps in one layer; `bytes`: the whole load, one copy; `rank_bytes`: what the fullest rank holds of it."""
 
     code: str
     args: tuple[tuple[str, Any], ...]
@@ -40,9 +40,11 @@ class Variant:
         return render(f"whatif.{self.code}.caution", dict(self.args))
 
 
-def variants(model: ModelSpec, kv: KvLayout, tokens: int, sequences: int, tp: int = 1, rank: int = MLA_RANK, rope: int = MLA_ROPE) -> tuple[Variant, ...]:
-    """Every attention layer taken as full attention of the model's largest attention shape. Raises UnsupportedModel for models that
-    have no attention. `ratio`: against MHA."""
+def variants(model: ModelSpec, kv: KvLayout, tokens: int, sequences: int, parallel: Parallel | None = None, replicas: int = 1, rank: int = MLA_RANK,
+             rope: int = MLA_ROPE) -> tuple[Variant, ...]:  # fmt: skip
+    """Every attention layer taken as full attention of the model's largest attention shape. `sequences`: over all `replicas`, each of which is
+    spread as `parallel` says. Raises UnsupportedModel for models that have no attention, InvalidInput for more stages than layers. `ratio`:
+    against MHA."""
     shapes = [layer.attention for layer in model.layers if layer.attention is not None]
     if not shapes:
         raise UnsupportedModel("no_attention", field="layers", model_type=model.model_type)
@@ -59,7 +61,9 @@ def variants(model: ModelSpec, kv: KvLayout, tokens: int, sequences: int, tp: in
         rank, rope = a.kv_rank, a.rope_dim
     latent = Attention(q_heads=a.q_heads, kv_heads=a.q_heads, qk_dim=dim + rope, v_dim=dim, kv_rank=rank, nope_dim=dim, rope_dim=rope)
     forms.append(("mla", {"rank": rank, "rope": rope}, latent))
-    p, layers = Parallel(tensor=tp), len(shapes)
+    p, layers = parallel or Parallel(), len(shapes)
+    here = max(sum(model.layers[i].attention is not None for i in stage) for stage in p.stage_layers(len(model.layers)))
+    there = p.spread(-(-sequences // replicas))[0] * -(-tokens // p.context)  # rows of the rank with the most sequences
     out, most = [], 0
     for code, args, form in forms:
         rows = rows_of(form)
@@ -68,5 +72,5 @@ def variants(model: ModelSpec, kv: KvLayout, tokens: int, sequences: int, tp: in
         most = most or total
         own = a.kv_rank is not None if code == "mla" else own_heads == form.kv_heads
         out.append(Variant(code=code, args=tuple(args.items()), elements=rows.heads * (rows.k_dim + rows.v_dim), bytes=total,
-                           rank_bytes=layers * tokens * sequences * kv.row_bytes(held, rows.k_dim, rows.v_dim), ratio=total / most, own=own))  # fmt: skip
+                           rank_bytes=here * there * kv.row_bytes(held, rows.k_dim, rows.v_dim), ratio=total / most, own=own))  # fmt: skip
     return tuple(out)

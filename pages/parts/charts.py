@@ -117,7 +117,8 @@ def heat(p: CapacityPlan, h: HeatMap) -> go.Figure:
 
 def bar_title(p: CapacityPlan) -> str:
     if p.scenario.kv_memory:
-        return render("page.bar.title.pool")
+        used = p.footprint.per_rank_bytes[p.binding_rank]
+        return render("page.bar.title.pool", {"used": f"{gib_number(used):,.1f}", "whole": f"{gib_number(p.kv_pool_bytes):,.1f}"})
     whole = sum(line.bytes for line in p.ledgers[p.binding_rank])
     code = "one" if p.kv_pool_bytes > 0 else "over"
     return render(f"page.bar.title.{code}", {"used": f"{gib_number(whole - p.kv_pool_bytes):,.1f}", "whole": f"{gib_number(whole):,.1f}"})
@@ -125,7 +126,8 @@ def bar_title(p: CapacityPlan) -> str:
 
 def legend(p: CapacityPlan) -> str:
     names = {line.code: line.name for lines in p.ledgers for line in lines if line.bytes > 0}
-    return swatches((colours.of(code), name) for code, name in sorted(names.items(), key=lambda item: _place(item[0])))
+    lines = [(colours.of(code), name) for code, name in sorted(names.items(), key=lambda item: _place(item[0]))]
+    return swatches([*lines, (LIMIT_COLOUR, render("page.bar.end.pool" if p.scenario.kv_memory else "page.bar.end"))])
 
 
 def swatches(entries: Iterable[tuple[str, str]]) -> str:

@@ -6,13 +6,14 @@ from typing import Any
 
 import streamlit as st
 
-from pages.parts import state
+from pages.parts import diagnose_charts, state
 from pages.parts.errors import plain
 from planner.diagnose import Diagnosis, Fix, Observed, observed, paste
 from planner.diagnose.observed import COMPLAINTS, OOM
+from planner.diagnose.parts import parts as parts_of
 from planner.messages import render
 from planner.scenario import Scenario
-from planner.units import count, milliseconds, seconds
+from planner.units import count, seconds
 
 SEEN = ("ttft_s", "itl_s", "tokens_per_s", "sequences", "prompt", "output")
 MEMORY = ("waiting", "queue_s", "kv_usage", "preemptions")
@@ -24,10 +25,10 @@ MAX_PASTE = 1_000_000
 
 def ask() -> Observed:
     """What was entered, over what was pasted. Raises PlannerError."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="bottom", key="diagnose_seen"):
         for name in SEEN:
             _number(name)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="bottom", key="diagnose_memory"):
         for name in MEMORY:
             _number(name)
         for name, options in (("oom", OOM), ("complaint", COMPLAINTS)):
@@ -35,7 +36,7 @@ def ask() -> Observed:
                          help=render(f"page.diagnose.{name}.help"), width=190, persist_state="session")  # fmt: skip
     with st.expander(render("page.diagnose.other"), key="diagnose_other"):
         st.caption(render("page.diagnose.other.about"))
-        with st.container(horizontal=True, vertical_alignment="bottom"):
+        with st.container(horizontal=True, vertical_alignment="bottom", key="diagnose_second"):
             for name in OTHER:
                 _number(name)
     with st.expander(render("page.diagnose.paste"), key="diagnose_pasted"):
@@ -45,7 +46,10 @@ def ask() -> Observed:
     if not text or not text.strip():
         return entered
     found = paste.read(text)
-    st.caption(render(f"page.diagnose.pasted.{found.kind}", {"figures": ", ".join(render(f"page.diagnose.{n}") for n in found.taken)}))
+    typed = [n for n in found.taken if getattr(entered, n) != getattr(Observed(), n)]  # what stands in a field counts
+    for code, names in ((f"pasted.{found.kind}", [n for n in found.taken if n not in typed]), ("typed", typed)):
+        if names:
+            st.caption(render(f"page.diagnose.{code}", {"figures": ", ".join(render(f"page.diagnose.{n}") for n in names)}))
     return entered.over(found.seen)
 
 
@@ -71,8 +75,9 @@ def told(seen: Observed) -> dict[str, str]:
 
 
 def answer(d: Diagnosis) -> None:
-    """The bottleneck in one sentence, then its evidence, then what would decide."""
+    """The bottleneck in one sentence, where the time is expected to go, then the evidence, then what would decide."""
     (st.success if d.decided else st.warning)(render(f"diagnose.verdict.{d.verdict}"))
+    _predicted(d)
     if d.evidence:
         st.subheader(render("page.diagnose.evidence"), anchor=False)
         st.markdown("\n".join(f"- {plain(e.text)}" for e in d.evidence))
@@ -118,11 +123,12 @@ def _time(seen: float | None, otherwise: float) -> str:
     return seconds(seen) if seen else render("page.diagnose.as_predicted", {"time": seconds(otherwise)})
 
 
-def predicted(d: Diagnosis) -> None:
-    """Where the planner thinks the time goes, for comparison."""
+def _predicted(d: Diagnosis) -> None:
+    """Where the planner thinks the time of a token goes, as a bar each."""
     if d.predicted is None:
         return
-    with st.expander(render("page.diagnose.predicted"), key="diagnose_predicted"):
-        rows = sorted(d.predicted.parts_s.items(), key=lambda item: -item[1])
-        lines = [f"- {render(f'diagnose.part.{name}')}: {milliseconds(value):.2f} ms" for name, value in rows]
-        st.markdown("\n".join(lines))
+    parts = parts_of(d.predicted)
+    title = diagnose_charts.title(d.predicted, parts)
+    st.markdown(render("page.chart.title", {"title": plain(title)}))
+    st.plotly_chart(diagnose_charts.figure(parts), key="diagnose_chart", config={"displayModeBar": False},
+                    alt=f"{title}: {', '.join(part.text for part in parts)}")  # fmt: skip

@@ -29,8 +29,9 @@ def knobs(p: CapacityPlan) -> None:
         return
     st.subheader(render("page.knobs"), anchor=False)
     st.markdown(render("page.chart.title", {"title": plain(_title(found))}))
-    st.plotly_chart(tornado(found), key="tornado", config={"displayModeBar": False}, alt=render("page.knobs.alt"))
-    tables.plain_rows([render(f"page.knobs.{c}") for c in COLUMNS], rows(found))
+    if any(b.low or b.high for b in found.bars):
+        st.plotly_chart(tornado(found), key="tornado", config={"displayModeBar": False}, alt=render("page.knobs.alt"))
+    tables.plain_rows([render(f"page.knobs.{c}") for c in COLUMNS], rows(found), left=(COLUMNS.index("costs"),))
     st.caption(render("page.knobs.about"))
 
 
@@ -38,17 +39,22 @@ def _title(found: Sensitivity) -> str:
     best = found.best
     if best is None:
         return render("page.knobs.title.none")
-    own = found.before.best_itl_s
-    times = {"before": seconds(own) if own else "-", "after": seconds(best.turned.after.best_itl_s) if best.turned.after.best_itl_s else "-"}
-    return render("page.knobs.title", {"text": best.turned.text, "gained": count(best.gained), "gpus": best.turned.after.gpus, **times})
+    own, after = found.before.best_itl_s, best.turned.after
+    args = {"text": best.turned.text, "gained": count(best.gained), "gpus": after.gpus, "after": seconds(after.best_itl_s) if after.best_itl_s else "-"}
+    return render("page.knobs.title", {**args, "before": seconds(own)}) if own else render("page.knobs.title.first", args)
 
 
 def rows(found: Sensitivity) -> list[tuple[str, ...]]:
     return [
         (r.turned.text, f"{r.gained:+,}", count(r.turned.after.best), count(r.turned.after.gpus), seconds(r.turned.after.itl_s),
-         f"{milliseconds(r.itl_added_s):+.2f} ms", seconds(r.turned.after.best_itl_s) if r.turned.after.best_itl_s else "-", r.turned.cost)
+         _added(r.itl_added_s), seconds(r.turned.after.best_itl_s) if r.turned.after.best_itl_s else "-", r.turned.cost)
         for r in found.rows
     ]  # fmt: skip
+
+
+def _added(time: float) -> str:
+    text = f"{milliseconds(time):+.2f} ms"
+    return text.replace("-0.00", "+0.00")
 
 
 def tornado(found: Sensitivity) -> go.Figure:
@@ -61,8 +67,9 @@ def tornado(found: Sensitivity) -> go.Figure:
         for end, colour in (("low", LESS_COLOUR), ("high", MAIN_COLOUR))
     ]  # fmt: skip
     axis: dict[str, Any] = {"automargin": True, "fixedrange": True}
+    x = render("page.knobs.x.memory" if found.by_memory else "page.knobs.x")
     layout = {"barmode": "overlay", "height": 90 + 30 * len(bars), "margin": {**MARGIN, "t": 10}, "dragmode": False,
-              "xaxis": {**axis, "title": {"text": render("page.knobs.x")}, "zeroline": True}, "yaxis": axis}  # fmt: skip
+              "xaxis": {**axis, "title": {"text": x}, "zeroline": True}, "yaxis": axis}  # fmt: skip
     return go.Figure({"data": data, "layout": layout})
 
 

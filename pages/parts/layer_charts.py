@@ -52,7 +52,7 @@ def layer_title(groups: Sequence[KindGroup], cells: Sequence[Cell], tokens: int)
     most = max(groups, key=lambda g: g.bytes)
     total = sum(c.bytes for c in cells)
     facts = {"most": memory(most.bytes), "total": memory(total), "tokens": count(tokens), "layers": count(len(most.layers)), "kind": kind_word(most.kind.kind)}
-    return render("page.layers.map", facts)
+    return render("page.layers.map.all" if most.bytes == total else "page.layers.map", facts)
 
 
 def kind_legend(cells: Sequence[Cell]) -> str:

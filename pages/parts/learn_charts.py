@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.parts.charts import MARGIN, powers_axis
-from planner.heatmap import log2s
+from planner.heatmap import log2s, log10_ticks
 from planner.learn import Chart
 from planner.messages import render
 from planner.report import colours
@@ -31,7 +31,8 @@ def _lines(c: Chart) -> go.Figure:
         }
         for name, colour, values in c.series
     ]  # fmt: skip
-    axis = {"title": {"text": render("learn.axis.gib")}, "type": "log", "dtick": 1, "tickformat": ",~g", "fixedrange": True, "automargin": True}
+    ticks = log10_ticks([gib_number(v) for _, _, values in c.series for v in values])
+    axis = {"title": {"text": render("learn.axis.gib")}, "type": "log", "tickvals": ticks, "tickformat": ",~g", "fixedrange": True, "automargin": True}
     return _figure(data, {"height": 280, "xaxis": powers_axis(c.x_title, at, c.x), "yaxis": axis})
 
 
@@ -42,6 +43,7 @@ def _bars(c: Chart) -> go.Figure:
         {
             "type": "bar", "orientation": "h", "name": name, "y": labels, "x": [gib_number(v) for v in values], "marker": {"color": colours.of(colour)},
             "text": [memory(v) for v in values], "textposition": "auto", "hoverinfo": "text",
+            "insidetextfont": {"color": colours.ink_on(colours.of(colour))},
             "hovertext": [_hover(name, x, v) for x, v in zip(labels, values, strict=True)],
         }
         for name, colour, values in c.series

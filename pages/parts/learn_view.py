@@ -35,12 +35,23 @@ def _measured(lesson: Lesson, items: Sequence[Item]) -> None:
     if not lesson.measured and not mine:
         return
     with st.container(border=True):
-        st.caption(render("page.learn.measured"))
+        if lesson.measured:
+            st.caption(render("page.learn.measured", _run()))
         for name, value in lesson.measured:
             st.markdown(render("page.learn.line", {"name": plain(name), "value": plain(value)}))
+        if mine:
+            st.caption(render("page.learn.measured.suite", {"device": plain(str((jobs.suite() or {}).get("device_name", "-"))[:80])}))
         for i in mine:
             said = {"says": plain(i.says), "measured": plain(i.measured), "verdict": render(f"suite.verdict.{i.verdict}")}
             st.markdown(render("page.learn.claim", said))
+
+
+def _run() -> dict[str, str]:
+    """What the probe's figures are of: its device, the layers that ran, its own load."""
+    result = jobs.result()
+    assert result is not None  # else no lesson has such figures
+    asked = {name: str(result.request.get(name, "-")) for name in ("batch", "prompt", "output")}
+    return {k: plain(str(v)) for k, v in {**asked, "device": result.device_name, "run": result.layers_run, "total": result.layers_total}.items()}
 
 
 def items() -> tuple[Item, ...]:

@@ -36,7 +36,7 @@ def section(p: CapacityPlan, own: Served, limit: BatchLimit) -> tuple[Note, ...]
 
 
 def inputs(s: Scenario) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="bottom", key="load_inputs"):
         for name in state.LOAD:
             st.session_state[f"serve_{name}"] = getattr(s, name)
             share = OPTIONS[name].kind == "fraction"
@@ -64,7 +64,7 @@ def _arrivals(p: CapacityPlan, found: LoadPlan) -> None:
                  "ttft_low": seconds(a.ttft_range_s[0]), "ttft_high": seconds(a.ttft_range_s[1]), "itl_low": seconds(a.itl_range_s[0]),
                  "itl_high": seconds(a.itl_range_s[1])}  # fmt: skip
         (st.warning if a.tight else st.success)(errors.plain(render("page.load.carried", args)))
-    has = render(f"page.load.fleet.{'enough' if fleet.enough else 'short'}", {"replicas": count(fleet.replicas)})
+    has = render(f"page.load.fleet.{fleet.carries}", {"replicas": count(fleet.replicas)})
     st.text(render("page.load.fleet", {"least": count(fleet.least), "spare": count(fleet.with_headroom), "lost": count(fleet.one_lost),
                                        "gpus": count(fleet.gpus_each), "rate": rate(fleet.rate), "share": percent(HEADROOM)}))  # fmt: skip
     st.caption(has)

@@ -16,12 +16,16 @@ from planner.enginelogs.example import example
 from planner.enginelogs.measured import measured_options
 from planner.hardware import find
 from planner.messages import render
+from planner.report.extras import rounded
 from planner.sources import known_weight_bytes
+from planner.units import memory
 
 LOG, RESULT, TAKEN, DRAWN = "_log", "_log_result", "_log_taken", "_log_drawn"
 UPLOAD_MB = 16
 MOST_LINES = 200
 SHOWN_FIRST = ("weights_bytes", "available_kv_bytes", "num_blocks", "kv_tokens", "max_concurrency")
+# Pixels: all of them stand side by side on a laptop.
+WIDTHS = {"log_line": 60, "log_rank": 70, "reported": 135, "expected": 135, "left": 130, "status": 90, "why": 420, "value": 420}
 COLUMNS = ("log_line", "log_rank", "figure", "reported", "expected", "left", "status", "why")
 
 
@@ -106,11 +110,11 @@ def say_example(current: Current) -> None:
 
 def answer(found: Reconciliation) -> None:
     """One sentence, coloured by what it says; what the log alone leaves open below it."""
-    args: dict[str, Any] = {"engine": plain(found.log.engine or "?"), "version": plain(found.log.version or "")}
+    args: dict[str, Any] = {"who": plain(" ".join(filter(None, (found.log.engine or "?", found.log.version))))}
     differ, agree = len(found.flagged), sum(line.status == "agrees" for line in found.lines)
     if differ:
         where = ", ".join(str(n) for n in sorted({line.figure.line for line in found.flagged}))
-        st.error(render("page.log.answer.bad", {**args, "differ": differ, "where": where, "agree": agree}))
+        st.error(render("page.log.answer.one" if differ == 1 else "page.log.answer.bad", {**args, "differ": differ, "where": where, "agree": agree}))
     elif agree:
         st.success(render("page.log.answer.good", {**args, "agree": agree}))
     else:
@@ -161,7 +165,7 @@ def lines(found: Reconciliation) -> None:
             "figure": line.label,
             "reported": shown(line.name, line.figure.value),
             "expected": shown(line.name, line.predicted),
-            "left": _left(line.name, line.difference),
+            "left": render("log.rounded") if rounded(line.figure.value, line.predicted, line.difference) else _left(line.name, line.difference),
             "status": render(f"log.status.{line.status}"),
             "why": line.why,
         }
@@ -171,13 +175,15 @@ def lines(found: Reconciliation) -> None:
 
 
 def _left(name: str, value: Any) -> str:
-    return "" if value is None else f"+{shown(name, value)}" if value > 0 else shown(name, value)
+    if value is None:
+        return ""
+    text = memory(value) if name.endswith("_bytes") else shown(name, value)  # a small difference of sizes is no 0.00 GiB
+    return f"+{text}" if value > 0 else text
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], key: str) -> None:
     used = [c for c in columns if any(row.get(c) not in (None, "") for row in rows)]
-    config = {c: st.column_config.Column(render(f"page.column.{c}"), width="large" if c in ("why", "value") else "small" if c in ("log_line", "log_rank")
-                                         else "medium") for c in used}  # fmt: skip
+    config = {c: st.column_config.Column(render(f"page.column.{c}"), width=WIDTHS.get(c, 200)) for c in used}
     st.dataframe([{c: row.get(c) for c in used} for row in rows], hide_index=True, column_config=config, key=key, height="content", placeholder="",
                  alt=", ".join(render(f"page.column.{c}") for c in used))  # fmt: skip
 

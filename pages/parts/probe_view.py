@@ -20,7 +20,7 @@ NOTE_COLUMNS = ("level", "text", "field")
 
 
 def prediction(p: Prediction, r: ProbeRequest, whole: int) -> None:
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="probe_cards"):
         _card("validate.predicted", memory(p.bytes), {"layers": p.layers, "whole": whole}, {"bytes": count(p.bytes)})
         _card("validate.whole", memory(p.whole_bytes), {}, {"bytes": count(p.whole_bytes)})
         held = render("page.validate.tokens.value", {"tokens": count(sum((r.tokens(),) * r.batch))})
@@ -35,7 +35,7 @@ def outcome(r: ProbeResult, model_name: str) -> None:
         st.success(render("page.probe.agree", {"bytes": count(r.measured_kv_bytes)}))
     else:
         st.error(render("page.probe.differ", {"predicted": count(r.predicted_kv_bytes), "measured": count(r.measured_kv_bytes)}))
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="probe_outcome"):
         agree = "yes" if r.bytes_agree else "no"
         _metric(render("page.probe.kv"), memory(r.measured_kv_bytes), render(f"page.probe.kv.delta.{agree}"), "green" if r.bytes_agree else "red")
         _metric(render("page.probe.ttft"), seconds(r.ttft_s), render("page.probe.ttft.delta", {"rate": _rate(r.prefill_tokens_per_s)}))

@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.parts import state
 from pages.parts.errors import plain
+from pages.parts.headline import state_help
 from planner.backwards import smallest
 from planner.capacity import CapacityPlan
 from planner.messages import render
@@ -62,13 +63,14 @@ def offer(p: CapacityPlan) -> None:
                 if after.fits
                 else render("page.remedy.short", {"short": gib(after.shortfall_bytes)})
             )
-            detail = render("page.remedy.detail", {"most": count(after.total_max_sequences), "pool": gib(after.kv_pool_bytes)})
+            code = "page.remedy.detail" if after.kv_pool_bytes > 0 else "page.remedy.detail.none"
+            detail = render(code, {"most": count(after.total_max_sequences), "pool": gib(after.kv_pool_bytes)})
             st.markdown(
                 render(
                     "page.remedy.row",
                     {"text": plain(r.text), "colour": "green" if after.fits else "orange", "outcome": plain(outcome), "detail": plain(detail)},
                 ),
                 width="stretch",
-                help=render("page.state.help", {"pool": count(after.kv_pool_bytes), "load": count(after.footprint.per_rank_bytes[after.binding_rank])}),
+                help=state_help(after),
             )
             st.button(render("page.take"), key=f"take_{i}_{r.code}", on_click=state.take, args=(dict(r.changes),))

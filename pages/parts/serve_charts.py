@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ import plotly.graph_objects as go
 
 from pages.parts.charts import HERE_COLOUR, LIMIT_COLOUR, MARGIN
 from planner.capacity import CapacityPlan
+from planner.heatmap import short_count
 from planner.latency import Latency
 from planner.messages import render
 from planner.throughput import BatchLimit, Degree
 from planner.units import count, milliseconds, seconds
 
 MAIN_COLOUR, BAND_COLOUR = "#0f8a7a", "rgba(15, 138, 122, 0.18)"
+MOST_DECADES = 3
 OTHERS = ("#47618c", "#e09f2d", "#b07aa1", "#8b95a5", "#59626e")
 
 
@@ -28,7 +31,9 @@ def frontier(limit: BatchLimit, degrees: Sequence[Degree], p: CapacityPlan, now:
     best = [(limit.at_best["itl_s"], limit.at_best["output_tokens_per_s"])] if limit.at_best else []
     data += [_mark("here", now.sequences, here, ranks, "circle-open"), _mark("best", limit.best, best, ranks, "square-open")]
     layout = _layout(render("page.serve.x"), render("page.serve.y"), 380)
-    layout["xaxis"] |= {"type": "log", "dtick": "D2"}
+    points = [x for curve in data for x in curve["x"]]
+    layout["xaxis"] |= log_axis(points)
+    layout["yaxis"] |= {"tickformat": ",d"}
     figure = go.Figure({"data": data, "layout": layout})
     if limit.target_itl_s:
         figure.add_vline(x=milliseconds(limit.target_itl_s), line={"color": LIMIT_COLOUR, "width": 1.5, "dash": "dash"})
@@ -68,9 +73,21 @@ def prompt(rows: Sequence[Mapping[str, Any]]) -> go.Figure:
                                                         "high": seconds(r["high_s"])}) for r in rows]},
     ]  # fmt: skip
     layout = _layout(render("page.serve.ttft.x"), render("page.serve.ttft.y"), 300)
-    layout["xaxis"] |= {"type": "log", "tickvals": x, "ticktext": [count(n) for n in x]}
-    layout["yaxis"] |= {"type": "log", "dtick": 1}
+    layout["margin"]["t"] = MARGIN["t"]  # no legend stands above
+    layout["xaxis"] |= {"type": "log", "tickvals": x, "ticktext": [short_count(n) for n in x]}
+    layout["yaxis"] |= log_axis([milliseconds(r[name]) for r in rows for name in ("low_s", "high_s")])
     return go.Figure({"data": data, "layout": layout})
+
+
+def log_axis(values: Sequence[float]) -> dict[str, Any]:
+    """An axis of powers whose ticks are whole figures with separators: 1, 2 and 5 of each power of ten, tens alone where there are many."""
+    there = [v for v in values if v > 0]
+    if not there:
+        return {"type": "log"}
+    first, last = math.floor(math.log10(min(there))), math.ceil(math.log10(max(there)))
+    steps = (1, 2, 5) if last - first <= MOST_DECADES else (1,)
+    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+    return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [f"{v:,.0f}" if v >= 1 else f"{v:g}" for v in ticks]}
 
 
 def _layout(x: str, y: str, height: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from planner.scenario import OPTIONS, Scenario
 from planner.throughput import BatchLimit, Degree
 from planner.units import count, milliseconds, percent, seconds
 
+EVEN = 0.1  # static and continuous batches differ by less: neither gains
 FIELDS = ("prompt", "output", "target_itl", "target_ttft")
 
 
@@ -28,7 +29,7 @@ def inputs(s: Scenario) -> None:
         "target_itl": s.target_itl and milliseconds(s.target_itl),
         "target_ttft": s.target_ttft and milliseconds(s.target_ttft),
     }
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="bottom", key="serve_inputs"):
         for name in FIELDS:
             st.session_state[f"serve_{name}"] = shown[name]
             whole = name in ("prompt", "output")
@@ -56,7 +57,7 @@ def _taken() -> None:
 
 def cards(p: CapacityPlan, now: Latency, limit: BatchLimit) -> None:
     """The answer in one line: first token, next tokens, all tokens, how many at once."""
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="serve_cards"):
         for code, value, bounds in (("ttft", now.ttft_s, now.ttft_range_s), ("itl", now.itl_s, now.itl_range_s)):
             low, high = (seconds(x) for x in bounds)
             _card(
@@ -107,6 +108,12 @@ def degree_rows(degrees: Iterable[Degree]) -> Listing:
     return Listing(columns=("tp", "most", "binding", "itl", "ttft", "rate", "rate_gpu"), rows=rows)
 
 
+def plain_parallelism(p: CapacityPlan) -> bool:
+    """Whether the plan is spread by tensor degree and stages alone, as the other degrees are."""
+    s = p.setting.parallel
+    return s.attention_data == s.expert == s.context == 1
+
+
 def _degree(d: Mapping[str, Any]) -> dict[str, str]:
     none = not d["best"]
     return {"tp": count(d["tp"]), "most": count(d["best"]), "binding": render(f"page.serve.limit.{d['binding']}"), "itl": "-" if none else seconds(d["itl_s"]),
@@ -120,7 +127,11 @@ def how(p: CapacityPlan, now: Latency, limit: BatchLimit) -> None:
         st.text(render("page.serve.how.text", {"step": seconds(now.step_s), "others": seconds(now.parts_s["prefill"]), "itl": seconds(now.itl_s),
                                                "sequences": count(now.sequences), "output": count(now.output_tokens),
                                                "floor": seconds(now.floor_s)}))  # fmt: skip
-        if limit.static:
+        if limit.static and abs(limit.static["gain"] - 1) <= EVEN:
+            st.caption(render("page.serve.static.even", {"static": count(limit.static["output_tokens_per_s"]), "sequences": count(limit.best),
+                                                         "continuous": count(limit.static["continuous_tokens_per_s"]),
+                                                         "ratio": f"{limit.static['longest_over_mean']:.2f}"}))  # fmt: skip
+        elif limit.static:
             args = {"static": count(limit.static["output_tokens_per_s"]), "continuous": count(limit.static["continuous_tokens_per_s"]),
                     "gain": f"{limit.static['gain']:.2f}", "ratio": f"{limit.static['longest_over_mean']:.2f}", "sequences": count(limit.best)}  # fmt: skip
             st.caption(render("page.serve.static", args))

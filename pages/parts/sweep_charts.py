@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.parts.charts import LIMIT_COLOUR
-from pages.parts.serve_charts import MAIN_COLOUR, _layout
+from pages.parts.serve_charts import MAIN_COLOUR, _layout, log_axis
 from planner.messages import render
 from planner.sweep.files import name, usd
 from planner.sweep.table import Point, Table
@@ -31,8 +31,8 @@ def pareto(table: Table, length: int, x: str, y: str) -> go.Figure:
             "marker": {"size": 9 if line else 6, "color": MAIN_COLOUR if line else POINT_COLOUR}, "line": {"color": MAIN_COLOUR, "width": 2.5},
         })  # fmt: skip
     layout = _layout(render(f"page.sweep.x.{x}"), render(f"page.sweep.y.{y}"), 400)
-    layout["xaxis"] |= {"type": "log"}
-    layout["yaxis"] |= {"type": "log"}
+    for at in ("x", "y"):
+        layout[f"{at}axis"] |= log_axis([v for trace in data for v in trace[at] if v is not None])
     figure = go.Figure({"data": data, "layout": layout})
     target = table.blocks[0].scenario.target_itl if table.blocks else None
     if target and y == "itl_s":

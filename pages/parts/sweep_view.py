@@ -31,7 +31,7 @@ FIRST_WAIT_S = 5.0
 GPUS = ("H100 SXM", "H200 SXM", "L40S")
 TARGETS_MS = (("target_itl", 50.0), ("target_ttft", 2000.0))
 TEXTS = (("tp", "1,2,4,8", 130), ("tokens", "", 160), ("sequences", "1..256*2", 160))
-SHOWN = "_sweep_shown"
+SHOWN, FOLLOWED = "_sweep_shown", "_sweep_followed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +52,40 @@ def inputs(current: source.Current) -> Wanted:
     """The grid that the widgets ask for. Raises PlannerError with the field."""
     s, own = current.scenario, current.scenario.model
     st.caption(errors.plain(render("page.sweep.about")))
-    gpu = find(s.gpu).key
-    lists = (("model", tuple(dict.fromkeys((own, *catalog.names()))), [own], 300),
-             ("gpu", tuple(dict.fromkeys((*gpu_names(), gpu))), list(dict.fromkeys((gpu, *GPUS))), 380),
-             ("engine", ENGINE_NAMES, [s.engine], 200), ("kv_dtype", KV_DTYPES, [s.kv_dtype], 200))  # fmt: skip
+    _follow(s)
+    lists = (("model", (own, *catalog.names()), 300), ("gpu", gpu_names(), 380), ("engine", ENGINE_NAMES, 200), ("kv_dtype", KV_DTYPES, 200))
     fields: dict[str, Any] = {}
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        for name, options, default, width in lists:
-            fields[name] = st.multiselect(**_said(name), options=options, default=default, width=width, accept_new_options=name == "model", max_selections=16)
-        for name, value, width in TEXTS:
-            fields[name] = st.text_input(**_said(name), value=value or str(s.tokens), max_chars=400, width=width)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="sweep_inputs"):
+        for name, options, width in lists:
+            known = tuple(dict.fromkeys((*options, *st.session_state[f"sweep_{name}"])))
+            fields[name] = st.multiselect(**_said(name), options=known, width=width, accept_new_options=name == "model", max_selections=16)
+        for name, _, width in TEXTS:
+            fields[name] = st.text_input(**_said(name), max_chars=400, width=width)
         more = st.text_input(**_said("more"), max_chars=1000, width=260)
         price = st.text_input(**_said("price"), max_chars=1000, width=260)
-        targets = {}
-        for name, usual in TARGETS_MS:
-            asked = getattr(s, name)
-            targets[name] = st.number_input(**_said(name), value=milliseconds(asked) if asked else usual, min_value=0.01, max_value=1e7, step=5.0, width=150)
+        targets = {name: st.number_input(**_said(name), value=None, min_value=0.01, max_value=1e7, step=5.0, width=150) for name, _ in TARGETS_MS}
     chosen = from_options({name: f"{ms}ms" for name, ms in targets.items() if ms})
     base = replace(s, lengths=None, target_itl=chosen.target_itl, target_ttft=chosen.target_ttft)
     return Wanted(grid=from_fields(fields, more, price).checked(MOST_POINTS), base=base)
 
 
+def _follow(s: Scenario) -> None:
+    """Each input begins with the choice above and follows it, until it is given a value of its own."""
+    gpu, state = find(s.gpu).key, st.session_state
+    begins = {"model": [s.model], "gpu": list(dict.fromkeys((gpu, *GPUS))), "engine": [s.engine], "kv_dtype": [s.kv_dtype],
+              **{name: value or str(s.tokens) for name, value, _ in TEXTS},
+              **{name: milliseconds(asked) if (asked := getattr(s, name)) else usual for name, usual in TARGETS_MS}}  # fmt: skip
+    before = state.get(FOLLOWED, {})
+    for name, value in begins.items():
+        key = f"sweep_{name}"
+        if key not in state or (value != before.get(name) and state[key] == before.get(name)):
+            state[key] = value
+    state[FOLLOWED] = begins
+
+
 def _said(name: str) -> dict[str, Any]:
-    return {"label": render(f"page.sweep.{name}"), "help": errors.plain(render(f"page.sweep.{name}.help")), "key": f"sweep_{name}"}
+    label, said = render(f"page.sweep.{name}"), errors.plain(render(f"page.sweep.{name}.help"))
+    return {"label": label, "help": said, "key": f"sweep_{name}", "persist_state": "session"}
 
 
 def controls(wanted: Wanted, current: source.Current) -> None:
@@ -136,7 +147,7 @@ def found(wanted: Wanted) -> Table | None:
 
 
 def cards(table: Table) -> None:
-    with st.container(horizontal=True, gap="small"):
+    with st.container(horizontal=True, gap="small", key="sweep_cards"):
         for code in ("points", "fits", "meets", "refused"):
             value = table.points if code == "points" else table.count(code)
             st.metric(render(f"page.sweep.card.{code}"), count(value), border=True, width=190)
@@ -162,7 +173,7 @@ def best(table: Table, index: int) -> None:
     if not rows:
         st.info(render("page.sweep.best.none"))
         return
-    tables.plain_rows([render(f"page.sweep.column.{c}") for c in BEST], rows)
+    tables.plain_rows([render(f"page.sweep.column.{c}") for c in BEST], rows, left=(BEST.index("measured"),))
 
 
 def axes(table: Table) -> tuple[str, str]:

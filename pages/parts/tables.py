@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from planner.notes import Note
 from planner.report.content import distinct_ranks, state_of
 from planner.report.csv import sheet
 from planner.scenario import Scenario
-from planner.units import count, gib_number
+from planner.units import count, gib_number, memory
 from planner.whatif import Variant
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ WHOLE = (
     "dims",
     "window",
 )
-FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio")
+FLUSH_RIGHT = (*GIB, *WHOLE, "predicted", "measured", "ratio", "band", "most", "target", "time", "share", "chunk", "itl", "p99", "ttft", "steps", "tp", "rate",
+               "rate_gpu", "sent", "exposed", "mean", "p50", "p90", "p99_each")  # fmt: skip
+UNIT = re.compile(r"(?<=\d) (?=(?:us|ms|s|%|bytes|KiB|MiB|GiB|TiB)\b|%)")  # the blank between a figure and its unit
 WIDER = {"bytes": 130, "token_bytes": 110, "max_sequences": 120}
 SMALL = ("band", "kind", "level", "fits", "kinds")
 
@@ -104,16 +107,28 @@ def text(table: Listing) -> None:
     st.markdown("\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)))
 
 
-def plain_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False) -> None:
-    """Rows that are text already under labels: the first column flush left, all others right; left too where they are `words`."""
-    lines = [columns, ["---", *("---" if words else "---:" for _ in columns[1:])], *([plain(cell) for cell in row] for row in rows)]
+def plain_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, words: bool = False, left: Sequence[int] = ()) -> None:
+    """Rows that are text already under labels: the first column flush left, all others right; left too where they are `words`, or in `left`."""
+    rule = ["---" if words or i == 0 or i in left else "---:" for i in range(len(columns))]
+    lines = [columns, rule, *([plain(together(cell)) for cell in row] for row in rows)]
     st.markdown("\n".join("| " + " | ".join(line) + " |" for line in lines))
+
+
+def together(text: str) -> str:
+    """A figure stays with its unit where a narrow cell wraps."""
+    return UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def _cell(column: str, value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:,.2f}" if column in GIB else count(value) if column in WHOLE else plain(str(_seen(value)))
+    return _two_digits(value) if column in GIB else count(value) if column in WHOLE else plain(together(str(_seen(value))))
+
+
+def _two_digits(value: float) -> str:
+    """No zero with a sign: what rounds to nothing is 0.00."""
+    text = f"{value:,.2f}"
+    return text.removeprefix("-") if text == "-0.00" else text
 
 
 def _seen(value: Any) -> Any:
@@ -254,7 +269,7 @@ def ledger_by_rank(p: CapacityPlan) -> list[Row]:
     of = {label: {line.code: line for line in p.ledgers[rank]} for label, rank in kinds}
     rows = []
     for code, line in lines.items():
-        sizes = {label: f"{gib_number(held[code].bytes):,.2f}" if code in held else "" for label, held in of.items()}
+        sizes = {label: _two_digits(gib_number(held[code].bytes)) if code in held else "" for label, held in of.items()}
         rows.append(
             {
                 render("page.column.line"): line.name,
@@ -266,8 +281,16 @@ def ledger_by_rank(p: CapacityPlan) -> list[Row]:
     return rows
 
 
-def gap_rows(p: CapacityPlan) -> list[Row]:
-    return [{render("page.column.line"): g.name, render("page.column.bytes"): count(g.bytes)} for g in p.gap if g.bytes]
+def gap_rows(p: CapacityPlan) -> Listing:
+    rows = tuple({"line": g.name, "gib": gib_number(g.bytes), "bytes": g.bytes} for g in p.gap if g.bytes)
+    return Listing(columns=("line", "gib", "bytes"), rows=rows)
+
+
+def one_replica(p: CapacityPlan) -> None:
+    """The formula is of one replica; where there are several, that is said, with what all of them come to."""
+    if p.replicas > 1:
+        said = {"replicas": count(p.replicas), "sequences": count(p.sequences_per_replica), "whole": memory(p.load_bytes)}
+        st.caption(render("page.formula.replica", said))
 
 
 def _band(low: int | None, high: int | None) -> str:

@@ -162,5 +162,5 @@ _SPEED: dict[str, Callable[[Latency], Cell]] = {
     "ttft": lambda t: _time(t.ttft_s, t.source, t.ttft_range_s),
     "itl": lambda t: _time(t.itl_s, t.source, t.itl_range_s),
     "rate": lambda t: Cell(text=count(t.output_tokens_per_s), value=t.output_tokens_per_s, source=render("compare.source.rate")),
-    "bound": lambda t: Cell(text=render(f"compare.bound.{t.bound}"), value=t.bound, source=render("compare.source.bound")),
+    "bound": lambda t: Cell(text=render(f"page.serve.part.{t.bound}"), value=t.bound, source=render("compare.source.bound")),
 }

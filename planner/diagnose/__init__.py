@@ -29,6 +29,7 @@ FIXES: dict[str, tuple[str, ...]] = {
 }
 """Bottleneck -> knobs that can help (the articles' signals: prefill, weights, cache, memory)."""
 BETTER, RATE_BETTER = 0.99, 1.1
+EXAMPLE_TIMES = (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,28 @@ def of_load(p: CapacityPlan, seen: Observed) -> CapacityPlan:
 
 
 def example(p: CapacityPlan) -> Observed | None:
-    """What a server would show that runs as this plan is predicted to: where nothing was seen yet. None: no times can be predicted."""
+    """What a server would show that runs as this plan is predicted to: where nothing was seen yet. None: no times can be predicted.
+
+    At the plan's own number of sequences, or at the nearest larger one (twice, four times, while they fit) where one part clearly binds, so
+    that the example leads to remedies."""
+    first, n = None, p.sequences_per_replica
+    for times in EXAMPLE_TIMES:
+        if times > 1 and times * n > p.max_sequences:
+            break
+        own = served(p if times == 1 else replan(p, sequences=times * n * p.replicas))
+        if isinstance(own, Note):
+            break
+        found = latency(own)
+        seen = Observed(ttft_s=found.ttft_s, itl_s=found.itl_s, sequences=found.sequences, prompt=found.prompt_tokens, output=found.output_tokens)
+        first = first or seen
+        if _decides(of_load(p, seen), seen):
+            return seen
+    return first
+
+
+def _decides(p: CapacityPlan, seen: Observed) -> bool:
     own = served(p)
-    if isinstance(own, Note):
-        return None
-    found = latency(own)
-    return Observed(ttft_s=found.ttft_s, itl_s=found.itl_s, sequences=found.sequences, prompt=found.prompt_tokens, output=found.output_tokens)
+    return not isinstance(own, Note) and judged(p, own, latency(own), seen).verdict in FIXES
 
 
 def diagnose(p: CapacityPlan, seen: Observed) -> Diagnosis:

@@ -10,6 +10,7 @@ from planner.enginelogs.masks import masked
 from planner.enginelogs.numbers import MAX_VALUE, real, whole
 from planner.enginelogs.table import Flag, table
 from planner.enginelogs.text import LogText
+from planner.units import KIB, MIB
 
 # Where flags stand; what follows it to the end of its paragraph is searched.
 PLACES = ("non-default args", "Namespace(", "ServerArgs(", "server_args", " with config: ", "engine_config", "engine_args", "engine args", "EngineArgs(",
@@ -103,7 +104,7 @@ def _pairs(text: str) -> list[tuple[Flag, str, int]]:
 
 def _count(text: str) -> int | None:
     """A count as vLLM takes it: 32K is 32,768 and 32k is 32,000, 25.6k is 25,600; None where it is none."""
-    scale = {"k": 1000, "m": 1000**2, "K": 1024, "M": 1024**2}.get(text[-1:], 1)
+    scale = {"k": 1000, "m": 1000**2, "K": KIB, "M": MIB}.get(text[-1:], 1)
     if scale == 1:
         count = whole(text)
     else:

@@ -49,7 +49,7 @@ def absorption(f: Figures) -> Lesson:
     absorbed, expanded = 2 * a.q_heads * (2 * a.kv_rank + a.rope_dim), 2 * a.q_heads * (a.qk_dim + a.v_dim)
     restore = 2 * a.kv_rank * a.q_heads * (a.nope_dim + a.v_dim)
     args: dict[str, Any] = {
-        "rank": a.kv_rank, "rope": a.rope_dim, "q_heads": a.q_heads, "nope": a.nope_dim, "v_dim": a.v_dim, "row": latent.k_dim, "full": full,
+        "rank": a.kv_rank, "rope": a.rope_dim, "q_heads": a.q_heads, "nope": a.nope_dim, "v_dim": a.v_dim, "row": latent.k_dim, "full": full, "k_dim": a.qk_dim,
         "ratio": times(full, latent.k_dim), "layers": layers, "tokens": tokens, "restore": work(restore), "moved": a.q_heads * a.kv_rank,
     }  # fmt: skip
     rows = (

@@ -24,13 +24,14 @@ def paging(f: Figures) -> Lesson:
         return Lesson(code="paging", texts=(render("learn.paging.none"),))
     s, sequences = f.scenario, mine
     block = min(p.block_size for p in pools if p.block_size)
-    longest = f.plan.setting.max_model_len if f.plan else max(s.tokens, f.model.max_context_tokens or 0)
+    longest = max(s.tokens, f.plan.setting.max_model_len if f.plan else f.model.max_context_tokens or 0)
     held = sum(int(p.bytes(sequences, s.tokens)) for p in pools)
     one = sum(int(p.units(s.tokens)) for p in pools)
-    region = sequences * sum(int(p.bytes(1, max(longest, s.tokens), "admission")) for p in pools)
+    region = sequences * _each(pools, longest)
+    used = sequences * _each(pools, s.tokens)
     empty = -s.tokens % block
     args = {"block": block, "engine": engine, "blocks": one, "tokens": s.tokens, "empty": empty, "longest": longest, "sequences": sequences,
-            "held": memory(held), "region": memory(region), "times": times(region, held), "used": percent(held / region if region else 1.0)}  # fmt: skip
+            "held": memory(held), "region": memory(region), "times": times(region, held), "used": percent(used / region if region else 1.0)}  # fmt: skip
     rows = (
         row("block_tokens", count(block)),
         row("blocks_sequence", count(one)),
@@ -43,6 +44,11 @@ def paging(f: Figures) -> Lesson:
     code = "paging.about" if empty else "paging.full"
     return Lesson(code="paging", texts=(said(code, args), said("paging.gain", args)), columns=columns("what", "value"), rows=rows,
                   measured=_fragmentation(f))  # fmt: skip
+
+
+def _each(pools: tuple[Pool, ...], tokens: int) -> int:
+    """Bytes of one sequence of `tokens` tokens, without what lies in a pool whatever its number of sequences (unused blocks)."""
+    return sum(int(p.bytes(1, tokens)) - int(p.bytes(0, tokens)) for p in pools)
 
 
 def _fragmentation(f: Figures) -> tuple[tuple[str, str], ...]:
@@ -63,6 +69,8 @@ def prefix(f: Figures) -> Lesson:
     args = {"shared": shared, "prompt": f.prompt, "sequences": sequences, "apart": memory(apart), "together": memory(together),
             "saved": memory(apart - together),
             "share": percent((apart - together) / apart if apart else 0.0), "engine": engine, "one": sequences - 1}  # fmt: skip
+    if together == apart:
+        return Lesson(code="prefix", texts=(said("prefix.gone", args),))
     rows = (row("apart", exactly(apart)), row("together", exactly(together)), row("saved", exactly(apart - together)))
     texts = [said("prefix.about", args), said("prefix.blocks", args)]
     if f.has_state:

@@ -43,8 +43,11 @@ def phases(f: Figures) -> Lesson:
         low, high = f.latency.ttft_range_s, f.latency.itl_range_s
         rows.append(row("time", *(render("learn.range", {"value": seconds(v), "low": seconds(a), "high": seconds(b)})
                                   for v, (a, b) in ((f.latency.ttft_s, low), (f.latency.itl_s, high)))))  # fmt: skip
-    attends = "phases.prefill" if w.attends else "phases.prefill.state"
-    return Lesson(code="phases", texts=(said(attends, args), said("phases.decode", step)), columns=columns("what", "prefill", "decode"), rows=tuple(rows),
+    windows = [int(a.limit) for a in w.attends if a.limit is not None]
+    args |= {"full": sum(a.layers for a in w.attends if a.limit is None), "attending": sum(a.layers for a in w.attends), "window": max(windows, default=0)}
+    attends = "phases.prefill.state" if not w.attends else "phases.prefill.window" if windows else "phases.prefill"
+    reads = "phases.decode.state" if f.has_state else "phases.decode"
+    return Lesson(code="phases", texts=(said(attends, args), said(reads, step)), columns=columns("what", "prefill", "decode"), rows=tuple(rows),
                   chart=_reads(f), measured=_measured(f))  # fmt: skip
 
 
@@ -78,7 +81,8 @@ def _measured(f: Figures) -> tuple[tuple[str, str], ...]:
 
 
 def steps(f: Figures) -> Lesson:
-    """The five steps, with this model's counts; what is never cached; what there would be to do without a cache."""
+    """The five steps, with this model's counts; what is never cached; what there would be to do without a cache. A model of states alone has
+    no such steps."""
     n, tokens, a = f.prompt, f.scenario.tokens, f.attention
     q_heads = a.q_heads if a else 0
     layers = f.attention_layers
@@ -100,8 +104,10 @@ def steps(f: Figures) -> Lesson:
     element = f.own.nbytes(1)
     args = {"scores": exactly(scores * element), "q": exactly(q * layers * element), "own": exactly(own), "ratio": times(again, once), "again": work(again),
             "once": work(once), "tokens": tokens, "stored": exactly(f.kept(tokens)), "read": exactly(read), "output": f.output}  # fmt: skip
+    if not any(not isinstance(k, State) for layer in f.model.layers for k in layer.caches):
+        return Lesson(code="steps", texts=(said("steps.state", args),), measured=_counted(f))
     code = "steps.never" if a else "steps.never.state"
-    texts = (said("steps.about", args), said(code, args), said("steps.without", args))
+    texts = (said("steps.about", args), said(code, args), said("steps.without.state" if f.has_state else "steps.without", args))
     return Lesson(code="steps", texts=texts, columns=columns("step", "this"), rows=rows, words=True, measured=_counted(f))
 
 

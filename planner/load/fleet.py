@@ -29,6 +29,12 @@ class Fleet:
     cost_a_day: float | None
     cost_per_million_output_tokens: float | None
 
+    @property
+    def carries(self) -> str:
+        """What the plan's own replicas are enough for: one lost, the headroom alone ("spare"), the bare rate, or not even that ("short")."""
+        needs = (("lost", self.one_lost), ("spare", self.with_headroom), ("bare", self.least))
+        return next((word for word, needed in needs if self.replicas >= needed), "short")
+
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 

@@ -15,6 +15,7 @@ TEXT: dict[str, str] = {
     "note.no_parameters": "No number of parameters is given: weights count as nothing.",
     "page.layers": "Layers",
     "page.layers.question": "Where are the bytes, and why?",
+    "page.layers.map.all": "All {total} of one sequence at {tokens} tokens lie in {layers} {kind} layers",
     "page.layers.map": "{most} of {total} of one sequence at {tokens} tokens lie in {layers} {kind} layers",
     "page.layers.map.none": "No layer keeps anything that grows",
     "page.layers.map.alt": "One cell a layer, coloured by what it keeps",

@@ -100,7 +100,7 @@ def facts(p: CapacityPlan) -> tuple[tuple[str, str, str], ...]:
 def gap_line(p: CapacityPlan) -> str:
     """From architecture bytes to engine bytes in one line, every step that is not nothing with its reason."""
     steps = [render(f"report.gap.{'more' if g.bytes > 0 else 'less'}", {"size": memory(abs(g.bytes)), "name": g.name}) for g in p.gap if g.bytes]
-    ends = {"architecture": gib(p.footprint.architecture_bytes), "engine": p.setting.engine, "held": gib(p.footprint.engine_bytes)}
+    ends = {"architecture": memory(p.footprint.architecture_bytes), "engine": p.setting.engine, "held": memory(p.footprint.engine_bytes)}
     return render("report.gap", {"steps": " ".join(["", *steps]), **ends})
 
 

@@ -37,6 +37,7 @@ def write(r: Request) -> bytes:
         row(t.key, *t.columns)
         for cells in t.rows:
             row(t.key, *(_cell(cell, t.columns[i]) for i, cell in enumerate(cells)))
+    row("heat_map", *(render(f"report.column.{x}") for x in ("heat_tokens", "heat_sequences", "bytes")))
     for n, sizes in zip(c.heat.sequences, c.heat.rank_bytes, strict=True):
         for length, size in zip(c.heat.tokens, sizes, strict=True):
             row("heat_map", str(length), str(n), str(size))

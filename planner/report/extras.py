@@ -53,7 +53,7 @@ def probe_table(probe: Mapping[str, Any]) -> Table:
 
 
 def probe_rows(probe: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Predicted beside measured, then the times. `probe` is a ProbeResult as JSON."""
+    """Predicted beside measured: the bytes held, the times, then all else (a PDF shows the first rows). `probe` is a ProbeResult as JSON."""
     rows = [(str(r["name"]), probe_value(r.get("predicted"), r.get("unit", "")), probe_value(r.get("measured"), r.get("unit", "")), str(r.get("how", "")))
             for r in probe["rows"][:MAX_ROWS]]  # fmt: skip
     itl = probe["itl_s"]
@@ -63,7 +63,7 @@ def probe_rows(probe: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         *((f"itl_{q}", time(itl[q])) for q in ("p50", "p90", "p99")),
         ("tokens_per_s", number(probe["tokens_per_s"], 1)),
     ]
-    return rows + [(render(f"report.probe.{code}"), "-", value, how) for code, value in times]
+    return rows[:1] + [(render(f"report.probe.{code}"), "-", value, how) for code, value in times] + rows[1:]
 
 
 def probe_value(value: Any, unit: str) -> str:
@@ -90,10 +90,17 @@ def reconciliation_table(found: Mapping[str, Any]) -> Table:
     def row(x: Mapping[str, Any]) -> tuple[str, ...]:
         name, cause = str(x["name"]), x.get("cause")
         why = str(cause["text"]) if isinstance(cause, Mapping) else str(cause or "-")
-        return str(x.get("label") or name), *(_value(name, x.get(figure)) for figure in ("predicted", "reported", "difference")), why
+        same = rounded(x.get("reported"), x.get("predicted"), x.get("difference"))
+        left = render("log.rounded") if same else _value(name, x.get("difference"))
+        return str(x.get("label") or name), _value(name, x.get("predicted")), _value(name, x.get("reported")), left, why
 
     rows = map(row, found["lines"][:MAX_ROWS])
     return table("reconciliation", ("line", "predicted", "reported", "difference", "cause"), rows, {1, 2, 3})
+
+
+def rounded(reported: Any, predicted: Any, difference: Any) -> bool:
+    """Whether a line of a log agrees only within what printing rounded: two figures that are not the same, and no difference told."""
+    return difference == 0 and None not in (reported, predicted) and reported != predicted
 
 
 def answer_tables(answer: Mapping[str, Any]) -> Iterator[Table]:

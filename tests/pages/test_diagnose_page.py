@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -29,8 +31,12 @@ def enter(at: AppTest, **values: float) -> AppTest:
 def test_it_starts_with_an_example_of_the_plan() -> None:
     at = page()
     assert "An example until you enter" in at.info[0].value
-    assert "16 at once, 7,168 + 1,024 tokens" in at.info[0].value
-    assert len(at.success) + len(at.warning) == 1
+    assert "32 at once, 7,168 + 1,024 tokens" in at.info[0].value, "at 16 no part clearly binds"
+    assert at.success[0].value == render("diagnose.verdict.cache")
+    assert [b for b in at.button if str(b.key).startswith("diagnose_take_")]
+    chart = json.loads(at.get("plotly_chart")[0].proto.spec)["data"][0]
+    assert chart["y"][0] == render("diagnose.part.cache")
+    assert render("diagnose.part.links") not in chart["y"], "one device has no links"
     other = page(sequences="4")
     assert "4 at once" in other.info[0].value
     assert other.info[0].value != at.info[0].value
@@ -71,6 +77,12 @@ def test_pasted_texts() -> None:
     assert at.success[0].value == render("diagnose.verdict.pool")
     at.text_area(key="diagnose_paste").set_value(BENCH).run()
     assert at.success or at.warning
+    typed = "Typed above, and so not taken from the paste: ITL (ms)."
+    assert typed not in [c.value for c in at.caption]
+    enter(at, itl_s=77.0)
+    captions = [c.value for c in at.caption]
+    assert typed in captions
+    assert not any("ITL (ms)" in c for c in captions if c.startswith("Taken from"))
 
 
 @pytest.mark.parametrize("text", ["nothing here", "{" * 10_000, "vllm:num_requests_running 1e30", "<script>alert(1)</script>"])

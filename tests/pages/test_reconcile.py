@@ -87,7 +87,7 @@ def test_an_upload_is_read_and_can_be_forgotten(page: AppTest) -> None:
     key = next(u.key for u in page.file_uploader if str(u.key).startswith("log_upload"))
     page.file_uploader(key=key).set_value(("server.log", logs.SGLANG.encode("utf-16"), "text/plain")).run()
     assert not page.exception
-    assert "lines 3" in shown(page)  # 16.00 GiB of weights, where this model has 14.96
+    assert "line 3" in shown(page)  # 16.00 GiB of weights, where this model has 14.96
     assert "sglang" in shown(page)
     page.button(key="log_clear").click().run()
     assert "An example until you paste yours" in page.info[0].value

@@ -57,6 +57,22 @@ def test_a_target_that_nothing_meets_is_said() -> None:
     page = serve(target_itl="0.0001")
     assert values(page)["Batch limit"] == "0"
     assert any("Not even one sequence" in m.value for m in page.markdown)
+    tornado = next(c for c in page.get("plotly_chart") if "Half the length" in c.proto.spec)
+    assert "by memory alone" in tornado.proto.spec  # the table says that no knob helps; its bars are of something else
+
+
+def test_a_plan_that_no_knob_helps_has_no_empty_chart_of_them() -> None:
+    page = serve(model="Llama-3.1-70B", gpu="RTX 4090", gpus="2")
+    assert "No single change buys more sequences" in " ".join(m.value.replace("\\", "") for m in page.markdown)
+    assert len(page.get("plotly_chart")) == 2
+
+
+def test_what_one_knob_makes_of_a_plan_that_serves_none_has_no_time_of_now() -> None:
+    page = serve(model="DeepSeek-V3", gpu="H200 SXM", gpus="8", dp_attention="8", tokens="16384", sequences="64", target_ttft="2")
+    said = " ".join(m.value.replace("\\", "") for m in page.markdown)
+    assert "where this plan serves none" in said
+    assert "- now" not in said
+    assert any("plain tensor parallelism" in c.value for c in page.caption)
 
 
 @pytest.mark.parametrize("query", [{"gpu": "L20"}, {"engine": "llamacpp", "gpu": "RTX 4090"}, {"gpu": "Apple M2 Ultra", "engine": "llamacpp"},

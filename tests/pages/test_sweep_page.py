@@ -47,6 +47,23 @@ def test_another_grid_is_swept_when_asked_and_said_to_be_old_before() -> None:
     assert any("14,336" in m.value.replace("\\", "") for m in page.markdown)
 
 
+def test_an_input_follows_the_choice_above_until_it_has_its_own_value_and_stays_when_the_page_is_left() -> None:
+    page = sweep()
+    page.text_input(key="sweep_tp").set_value("8").run()
+    page.selectbox(key="model").set_value("Qwen3-8B").run()
+    page.number_input(key="tokens").set_value(4096).run()
+    assert (page.multiselect(key="sweep_model").value, page.text_input(key="sweep_tokens").value) == (["Qwen3-8B"], "4096")
+    page.text_input(key="sweep_tokens").set_value("1024").run()
+    page.number_input(key="tokens").set_value(2048).run()
+    page.switch_page("plan.py").run()
+    page.switch_page("sweep.py").run()
+    assert not page.exception
+    assert (page.text_input(key="sweep_tp").value, page.text_input(key="sweep_tokens").value) == ("8", "1024")
+    page.number_input(key="sweep_target_itl").set_value(None).run()
+    assert page.number_input(key="sweep_target_itl").value is None
+    assert not page.error
+
+
 def test_prices_and_targets_are_the_users() -> None:
     page = sweep()
     page.text_input(key="sweep_price").set_value("H100 SXM=1; H200 SXM=1; L40S=1000").run()

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from gpu_probe.result import ProbeResult, ProbeRow
 from planner.errors import PlannerError
+from planner.messages import render
 from tests.conftest import CONFIGS
 from tests.pages.conftest import fresh, shown, values
 
@@ -45,6 +46,7 @@ def test_a_model_that_the_probe_cannot_run_is_named() -> None:
     assert not at.exception
     assert "layers[0].caches" in shown(at)
     assert "state short_conv" in shown(at)
+    assert render("page.probe.none") not in [i.value for i in at.info], "no prediction stands above"
 
 
 def test_a_result_from_elsewhere_is_shown_and_goes_into_the_report(page: AppTest) -> None:
