@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from planner.api import plan_json
+from planner.answers import plan_json
 from planner.capacity import plan
 from planner.hardware import find
 from planner.heatmap import heat_map

@@ -15,7 +15,8 @@ import pypdf
 import pytest
 
 from planner import messages, mix
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.engines.settings import LineKind
 from planner.messages import Word, kind_word, known_word, render, speaking, state_word, table, type_word
 from planner.report import render as render_report

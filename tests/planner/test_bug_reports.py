@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.capacity import plan, replan
 from planner.enginelogs import read_log
 from planner.errors import MissingField, NotAConfig

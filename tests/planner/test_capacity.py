@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.api import identities, plan_json
+from planner.answers import identities, plan_json
 from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import InvalidInput, PlannerError
 from planner.footprint import measure

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.api import plan_json
+from planner.answers import plan_json
 from planner.cache import max_sequences
 from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import PlannerError

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.api import answer, kind_json, kv_json, plan_json
+from planner.answers import kind_json, kv_json, plan_json
+from planner.api import answer
 from planner.cache import Rows
 from planner.capacity import plan
 from planner.errors import ConfigError, MissingField, NotAConfig, PlannerError, UnsupportedModel, UnsupportedValue

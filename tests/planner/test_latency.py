@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.api import plan_json
+from planner.answers import plan_json
 from planner.cache import Rows
 from planner.capacity import CapacityPlan, plan
 from planner.dtypes import DTYPES, kv_layout

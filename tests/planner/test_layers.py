@@ -11,6 +11,7 @@ from planner.dtypes import DTYPES, kv_layout
 from planner.errors import PlannerError, UnsupportedModel
 from planner.footprint import measure
 from planner.layermap import cells, groups
+from planner.parallel import Parallel
 from planner.readers import read_config
 from planner.scenario import Scenario
 from planner.sources import catalog, load
@@ -84,7 +85,7 @@ def test_the_map_adds_up_to_the_cache() -> None:
 
 def test_what_if_by_hand() -> None:
     """Llama-3.1-8B: 32 layers, 32 query heads of 128; 2 x 32 x 128 elements a token and layer as MHA."""
-    forms = {v.code + str(dict(v.args).get("heads", "")): v for v in variants(model("Llama-3.1-8B"), BF16, 1000, 2, tp=8)}
+    forms = {v.code + str(dict(v.args).get("heads", "")): v for v in variants(model("Llama-3.1-8B"), BF16, 1000, 2, Parallel(tensor=8))}
     assert {k: v.elements for k, v in forms.items()} == {"mha32": 8192, "gqa8": 2048, "gqa4": 1024, "gqa2": 512, "mqa1": 256, "mla": 576}
     assert forms["mha32"].bytes == 32 * 1000 * 2 * 8192 * 2
     assert forms["gqa8"].ratio == 0.25
@@ -93,6 +94,20 @@ def test_what_if_by_hand() -> None:
     assert forms["gqa8"].rank_bytes * 8 == forms["gqa8"].bytes
     assert forms["mqa1"].rank_bytes == forms["mqa1"].bytes
     assert forms["mla"].rank_bytes == forms["mla"].bytes
+
+
+def test_what_if_spreads_as_the_plan_does() -> None:
+    """16 GPUs as 8 tensor ranks by 2 stages: a rank has half the layers, and one of the 8 KV heads. Data-parallel attention over 8 ranks: a
+    rank has the whole latent of its own sequences only; two replicas have half the sequences each."""
+    staged = {v.code + str(dict(v.args).get("heads", "")): v for v in variants(model("Llama-3.1-8B"), BF16, 1000, 16, Parallel(tensor=8, pipeline=2))}
+    assert staged["gqa8"].rank_bytes == staged["gqa8"].bytes // 16
+    assert staged["mqa1"].rank_bytes == staged["mqa1"].bytes // 2
+    apart = next(v for v in variants(model("DeepSeek-V3"), BF16, 1000, 16, Parallel(tensor=8, attention_data=8)) if v.own)
+    assert apart.rank_bytes == apart.bytes // 8
+    twice = next(v for v in variants(model("DeepSeek-V3"), BF16, 1000, 16, Parallel(tensor=4), 2) if v.own)
+    assert twice.rank_bytes == twice.bytes // 2
+    shared = next(v for v in variants(model("Llama-3.1-8B"), BF16, 1000, 16, Parallel(tensor=4, context=4)) if v.code == "mqa")
+    assert shared.rank_bytes == shared.bytes // 4
 
 
 def test_what_if_knows_the_own_form_of_mla() -> None:

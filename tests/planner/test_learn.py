@@ -93,6 +93,46 @@ def test_a_latent_is_copied_unless_attention_is_data_parallel() -> None:
     assert all(r[2] == even.rows[0][2] for r in even.rows), "32 KV heads go evenly over 16 ranks"
 
 
+def test_degrees_that_engines_refuse_have_no_figures() -> None:
+    """GPT-2 has 12 heads: 8 and 16 ranks cannot share them out, 12 can. All ranks together never hold less than one copy."""
+    x = lesson(of("GPT-2", tokens=1_000), "ranks")
+    assert [r[0] for r in x.rows] == ["1", "2", "4", "8", "12", "16"]
+    assert [r[2] == "-" for r in x.rows] == [False, False, False, True, False, True]
+    assert {r[2] for r in x.rows if r[2] != "-"} == {r[4] for r in x.rows}, "even shares"
+    assert x.texts[-1].startswith("A dash: 12 query heads")
+    assert x.chart is not None
+    assert x.chart.x == ("1", "2", "4", "12")
+    phi = lesson(of("Phi-4"), "ranks")
+    assert {r[0]: r[2] == "-" for r in phi.rows} == {"1": False, "2": False, "4": True, "8": True, "10": False, "16": True}, "10 KV heads"
+    alone = lesson(of("Falcon-7B", tokens=1_000), "ranks")
+    assert alone.chart is None
+    assert "71 query heads" in alone.texts[0]
+
+
+def test_regions_hold_no_unused_block_and_no_less_than_the_load() -> None:
+    x = lesson(of(), "paging")
+    assert f"({16 * 131_072 * 131_072:,} bytes)" in cells(x)
+    beyond = lesson(of("GPT-2", tokens=8_192), "paging")
+    assert "the largest length, 8,192 tokens" in beyond.texts[1], "the load is longer than the model's own 1,024"
+
+
+def test_windows_and_states_are_told_as_they_are() -> None:
+    windows = lesson(of("Mistral-7B-v0.1", tokens=16_384), "phases")
+    assert "In 0 of 32 attention layers" in windows.texts[0]
+    assert "of 4,096 tokens at most" in windows.texts[0]
+    gone = lesson(of("Mistral-7B-v0.1", tokens=16_384), "prefix")
+    assert not gone.rows
+    assert gone.texts[0].startswith("Nothing is saved here")
+    hybrid = {x.code: " ".join(x.texts) for x in lessons(of("Qwen3-Next-80B-A3B", gpus=2, tp=2))}
+    assert "writes its states anew" in hybrid["phases"]
+    assert "states are read and written" in hybrid["steps"]
+    model = read_config(json.loads((CONFIGS / "mamba2.json").read_text()), "mamba2")
+    only = {x.code: x for x in lessons(figures(model, Scenario(), None))}
+    assert not only["steps"].rows
+    assert "no K and V to keep" in only["steps"].texts[0]
+    assert "KV heads" not in only["ranks"].texts[0]
+
+
 def test_paging_and_sharing_are_the_plans_pools() -> None:
     f = of(tokens=8_201, sequences=4)
     x = lesson(f, "paging")

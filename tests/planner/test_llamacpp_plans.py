@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from planner.__main__ import main
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.cache import Slots, max_sequences, max_tokens
 from planner.capacity import CapacityPlan, plan
 from planner.engines import llamacpp

@@ -196,6 +196,8 @@ def test_replicas_and_prices() -> None:
         assert f.enough is False
     assert fleet(one, cap, 2, 4, None).cost_a_day is None
     assert fleet(one, cap, 2, 4, None).enough
+    assert [fleet(one, 7.9 * cap, n, 4, None).carries for n in (7, 8, 9, 10)] == ["short", "bare", "bare", "lost"]
+    assert [fleet(one, 0.5 * cap, n, 4, None).carries for n in (1, 2)] == ["spare", "lost"]
 
 
 def test_the_rate_is_shared_by_the_replicas() -> None:

@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.__main__ import main
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.cache import Pool
 from planner.capacity import replan
 from planner.errors import InvalidInput

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.api import answer, identities, plan_json
+from planner.answers import identities, plan_json
+from planner.api import answer
 from planner.cache import Group, Pool, Term, max_sequences, max_tokens
 from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import InvalidInput

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.api import answer
+from planner.api import SWITCHES, answer
 from planner.capacity import CapacityPlan, plan
 from planner.errors import InvalidInput, PlannerError
 from planner.hardware import find
@@ -127,7 +127,9 @@ def test_csv_is_safe_in_a_spreadsheet_and_its_ledger_sums_to_the_device() -> Non
     assert any("'=HYPERLINK" in c for row in rows for c in row)
     ledger = [row for row in rows if row[0] == "ledger"][1:]
     assert sum(int(row[4]) for row in ledger) == p.hardware.memory_bytes  # type: ignore[union-attr]
-    assert len([r for r in rows if r[0] == "heat_map"]) == len(heat_map(p).tokens) * len(heat_map(p).sequences)
+    heat = [r for r in rows if r[0] == "heat_map"]
+    assert heat[0][1:] == ["Tokens of a sequence", "Sequences", "Bytes"]
+    assert len(heat) == 1 + len(heat_map(p).tokens) * len(heat_map(p).sequences)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,27 @@ def test_the_command_line_writes_the_same_plan(tmp_path: Path) -> None:
 )
 def test_readable_output(command: str, options: dict[str, object], said: str) -> None:
     assert said in text(command, answer(command, "catalog:Llama-3.1-8B", options))
+
+
+SMALL = {"prompt": 256, "output": 16, "sequences": 2}
+
+
+@pytest.mark.parametrize("name", [*SWITCHES, "trace", "request_rate", "price_per_gpu_hour", "acceptance_rate", "target_itl"])
+def test_what_is_asked_beside_a_plan_is_printed(name: str, tmp_path: Path) -> None:
+    """A switch that only --json shows would be silence to a reader."""
+    file = tmp_path / "trace.csv"
+    file.write_text("prompt,output\n100,20\n")
+    given = {"trace": str(file), "request_rate": 1.0, "price_per_gpu_hour": 2.0, "acceptance_rate": 0.7, "target_itl": "1ms"}
+    base: dict[str, object] = {"tokens": 8192, "sequences": 64} if name == "remedies" else SMALL
+    base = base | ({"request_rate": 1.0} if name == "price_per_gpu_hour" else {})
+    plain, asked = (text("plan", answer("plan", "catalog:Llama-3.1-8B", base | more)) for more in ({}, {name: given.get(name, True)}))
+    assert set(plain.splitlines()) != set(asked.splitlines())
+
+
+def test_the_ledger_is_printed_to_the_byte() -> None:
+    out = answer("plan", "catalog:Llama-3.1-8B", {"gpu": "H100 SXM", "tokens": 8192, "sequences": 16})
+    printed = [int(m.replace(",", "")) for m in re.findall(r"^ +([\d,]+) bytes .*GiB", text("plan", out), re.MULTILINE)]
+    assert printed == [line["bytes"] for line in out["rank_ledgers"][0]]
 
 
 @pytest.mark.parametrize("options", [{"target_itl": "30ms", "target_ttft": "1s"}, {"request_rate": 2.0, "prefix_hit_rate": 0.5, "price_per_gpu_hour": 2.5},

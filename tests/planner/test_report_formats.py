@@ -24,7 +24,7 @@ from markdown_it import MarkdownIt
 
 from planner.errors import NotAConfig
 from planner.messages import en
-from planner.report import FORMATS, MIME, colours, fonts, pdf, program, render
+from planner.report import FORMATS, MIME, colours, extras, fonts, pdf, program, render
 from planner.report.table import Figure, cleaned, printable
 from planner.scenario import ENGINE_NAMES
 from tests.conftest import ROOT
@@ -363,3 +363,21 @@ def test_numbers_on_colours_can_be_read(colour: str) -> None:
 
     light, dark = sorted((luminance(colour), luminance(colours.ink_on(colour))), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 4.1
+
+
+def test_a_log_that_agrees_within_rounding_says_so_beside_figures_that_differ() -> None:
+    line = {"name": "num_blocks", "label": "Blocks", "predicted": 8_506, "reported": 8_505, "difference": 0, "cause": None}
+    same = {**line, "reported": 8_506}
+    found = extras.reconciliation_table({"lines": [line, same, {**line, "difference": -1}]})
+    assert [row[3] for row in found.rows] == ["within rounding", "0", "-1"]
+
+
+def test_a_probes_times_come_before_its_lesser_figures() -> None:
+    """A PDF shows the first rows of a table."""
+    row = {"name": "KV bytes held", "predicted": 8, "measured": 8, "unit": "bytes", "how": "counted"}
+    probe = {"rows": [row, {**row, "name": "Block tables"}], "itl_s": {"p50": 0.1, "p90": 0.2, "p99": 0.3}, "backend": "b", "device": "cpu", "ttft_s": 0.5,
+             "tokens_per_s": 9.0}  # fmt: skip
+    names = [r[0] for r in extras.probe_rows(probe)]
+    assert names[0] == "KV bytes held"
+    assert names[-1] == "Block tables"
+    assert len(names) == 7

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.cache import max_sequences
 from planner.errors import PlannerError
 from planner.model import ModelSpec
@@ -141,7 +142,7 @@ def test_the_launch_line() -> None:
         return shlex.split(out["launch"]["sglang"])
 
     line = words(kv_memory=None, tp=4, gpus=4, dp_attention=2, kv_dtype="fp8", max_num_seqs=7, prefix_caching=False, block_size=16)
-    assert line[:5] == ["python", "-m", "sglang.launch_server", "--model-path", "Llama-3.1-8B"]
+    assert line[:5] == ["python", "-m", "sglang.launch_server", "--model-path", "meta-llama/Llama-3.1-8B"]
     pairs = dict(itertools.pairwise(line))
     assert (pairs["--tp-size"], pairs["--attn-dp-size"], pairs["--kv-cache-dtype"], pairs["--max-running-requests"]) == ("4", "2", "fp8_e4m3", "7")
     assert (pairs["--page-size"], pairs["--context-length"], line[-1]) == ("16", "131072", "--disable-radix-cache")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.api import plan_json
+from planner.answers import plan_json
 from planner.capacity import CapacityPlan, plan
 from planner.errors import InvalidInput
 from planner.hardware import find

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from planner.api import answer, plan_json
+from planner.answers import plan_json
+from planner.api import answer
 from planner.backwards import smallest
 from planner.capacity import CapacityPlan, plan, replan
 from planner.errors import PlannerError

@@ -191,7 +191,7 @@ def test_context_ranks_share_out_the_tokens_of_a_latent() -> None:
     assert four.kv_tokens == 4 * one.kv_tokens  # type: ignore[operator]
     held = four.footprint.per_rank_bytes[0] - four.pools[0].block_bytes
     assert held == (131072 // 4) * 1152 * 61
-    assert all(i["holds"] for i in __import__("planner.api", fromlist=["identities"]).identities(four))
+    assert all(i["holds"] for i in __import__("planner.answers", fromlist=["identities"]).identities(four))
 
 
 def test_context_ranks_of_gqa_need_more_ranks_than_kv_heads() -> None:
