@@ -16,8 +16,8 @@ run: $(VENV)/.installed  ## set up what is missing, then serve the app on 127.0.
 
 test: $(VENV)/.installed  ## set up what is missing, then run the tests: side by side, with browsers two at a time, then those that measure this host one by one
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile -m "not alone and not browser"
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser
-	$(BIN)/python -m pytest -q -m alone
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser tests/browser
+	$(BIN)/python -m pytest -q -m alone tests/gpu_probe
 
 lint: $(VENV)/.dev  ## ruff: lint and format
 	$(BIN)/ruff check .

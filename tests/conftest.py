@@ -29,7 +29,6 @@ MEASURING = (
     "test_client",
     "test_dist",
     "test_gpu_check",
-    "test_injected",
     "test_measure",
     "test_pace",
     "test_run",
