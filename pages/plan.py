@@ -19,14 +19,6 @@ MOST_RANKS = 6  # kinds of ranks side by side; more stand below each other
 current: source.Current = st.session_state["_current"]
 
 
-def take_cell() -> None:
-    """A click on the heat map: the cell's length and number become the choices."""
-    points = st.session_state["heat"]["selection"]["points"]
-    if points and points[0].get("customdata"):
-        tokens, sequences = points[0]["customdata"]
-        state.take({"tokens": int(tokens), "sequences": int(sequences)})
-
-
 with errors.shown():
     p = current.plan()
     headline(p)
@@ -38,7 +30,12 @@ with errors.shown():
     st.html(charts.legend(p))
     st.markdown(render("page.chart.title", {"title": errors.plain(charts.heat_title(p))}))
     st.plotly_chart(
-        charts.heat(p, heat_map(p)), key="heat", on_select=take_cell, selection_mode="points", config={"displayModeBar": False}, alt=render("page.heat.alt")
+        charts.heat(p, heat_map(p)),
+        key=state.HEAT,
+        on_select=state.take_cell,
+        selection_mode="points",
+        config={"displayModeBar": False},
+        alt=render("page.heat.alt"),
     )
     st.caption(render("page.heat.click"))
 

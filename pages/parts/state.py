@@ -29,6 +29,7 @@ CARRIED = ("prompt", "output", *SERVED)
 UNBOUND = ("lengths", *CARRIED)
 MAIN = ("model", "gpu", "gpus", "engine", "tokens", "sequences", "lengths", *CARRIED)
 DEFAULTS = Scenario()
+HEAT = "heat"
 
 
 def begin() -> None:
@@ -122,6 +123,17 @@ def take(changes: Mapping[str, Any]) -> None:
     stays = _served() if "tokens" in changes else s["_carried"]  # prompt and output go with a length only
     kept = {name: value for name, value in stays.items() if name not in changes}
     s["_carried"] = {**kept, **{name: changes[name] for name in CARRIED if changes.get(name)}}
+
+
+def take_cell() -> None:
+    """A click on the heat map: the cell's length and number become the choices.
+
+    Not in the page's script: Streamlit keeps the callback of each picture that a session saw, and with a script's function all that the run
+    had, its plan too."""
+    points = st.session_state[HEAT]["selection"]["points"]
+    if points and points[0].get("customdata"):
+        tokens, sequences = points[0]["customdata"]
+        take({"tokens": int(tokens), "sequences": int(sequences)})
 
 
 def scenario(model_name: str) -> Scenario:

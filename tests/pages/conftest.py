@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.parts import history
+from planner.store import Store, open_store
 from tests.conftest import ROOT
 
 ROUTER = str(ROOT / "pages" / "router.py")
@@ -25,6 +29,18 @@ def at() -> AppTest:
     at = fresh()
     assert not at.exception
     return at
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """The history of this test alone, as the pages open it."""
+    url = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
+    monkeypatch.setenv("KVLEDGER_DATABASE", url)
+    history.store.clear()
+    opened = open_store(url)
+    yield opened
+    opened.close()
+    history.store.clear()
 
 
 def values(at: AppTest) -> dict[str, str]:

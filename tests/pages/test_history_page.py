@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,24 +16,13 @@ from streamlit.testing.v1 import AppTest
 
 from pages.parts import history, history_key
 from planner.scenario import Scenario
-from planner.store import Store, open_store, owner_of
+from planner.store import Store, owner_of
 from tests.pages.conftest import fresh, shown, upload, values
 from tests.pages.hostile import changed
 from tests.pages.test_probe_results import RAW, given
 
 A, B = owner_of("browser", "a" * 43), owner_of("browser", "b" * 43)
 MIX = "512+128:0.7,8192+1024:0.3"
-
-
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    url = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
-    monkeypatch.setenv("KVLEDGER_DATABASE", url)
-    history.store.clear()
-    opened = open_store(url)
-    yield opened
-    opened.close()
-    history.store.clear()
 
 
 def session(owner: str | None = A, **query: str) -> AppTest:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from pages.parts import history, login
-from planner.store import Store, open_store, owner_of
+from pages.parts import login
+from planner.store import Store, owner_of
 from tests.pages.conftest import ROUTER, fresh, shown, values
 from tests.pages.test_history_page import page, save, texts
 
@@ -22,17 +20,6 @@ AUTH = {
 ALICE = {"is_logged_in": True, "iss": "https://id.example.org", "sub": "a", "name": "Alice *Kim* <b>"}
 BOB = {**ALICE, "sub": "b", "name": "Bob"}
 OUT = {"is_logged_in": False}
-
-
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    url = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
-    monkeypatch.setenv("KVLEDGER_DATABASE", url)
-    history.store.clear()
-    opened = open_store(url)
-    yield opened
-    opened.close()
-    history.store.clear()
 
 
 def session(user: dict[str, Any], auth: dict[str, Any] = AUTH) -> AppTest:
