@@ -32,5 +32,5 @@ def test_what_was_planned_before_is_let_go(page: str) -> None:
     if page == "compare.py":
         at.session_state["_column_answers"].clear()  # kept on purpose, so many at most (columns.KEPT)
     gc.collect()
-    alive = {p.scenario.sequences for p in gc.get_objects() if isinstance(p, CapacityPlan)} & set(chosen)
+    alive = {p.scenario.sequences for p in gc.get_objects() if type(p) is CapacityPlan} & set(chosen)
     assert len(alive) <= 2, alive

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.pages.conftest import fresh, upload
 from tests.pages.hostile import changed
 from tests.pages.test_diagnose_page import planned
-from tests.pages.test_history_page import A, B, kept, save, session  # noqa: F401  (kept: a fixture)
+from tests.pages.test_history_page import A, B, save, session
 from tests.pages.test_load_page import TRACE
 from tests.pages.test_mix import LONG
 from tests.pages.test_probe_results import RAW
@@ -233,7 +233,7 @@ def test_a_language_is_a_sessions_own() -> None:
     assert "lang" not in b.query_params
 
 
-def test_a_history_is_its_owners_on_every_page(kept: Any) -> None:  # noqa: F811
+def test_a_history_is_its_owners_on_every_page(kept: Any) -> None:
     a, b = session(A), session(B)
     save(a, MARK)
     assert MARK in seen(at_page(a, "history.py"))
