@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.enginelogs.assume import scenario_of
 from planner.enginelogs.compare import pool_figure
 from planner.enginelogs.reader import LogReading
-from planner.model import ModelSpec
-from planner.scenario import OPTIONS, Scenario, from_options
+from planner.scenario import OPTIONS
 
 # figure -> option that takes its bytes, for each rank; only those that a Scenario has are taken.
 _PER_RANK = {"activation_bytes": "activation_bytes", "non_torch_bytes": "non_torch_bytes", "cuda_graphs_bytes": "cuda_graphs_bytes"}
@@ -33,9 +31,3 @@ def measured_options(log: LogReading) -> dict[str, Any]:
         if value and value > 0:
             out[option] = value
     return {name: value for name, value in out.items() if name in OPTIONS}
-
-
-def with_measured(log: LogReading, model: ModelSpec, given: dict[str, Any] | None = None) -> Scenario:
-    """The scenario of the log's own server with its measured values in it. Raises PlannerError for options of `given` that are none."""
-    s, _, _ = scenario_of(log, model, given or {})
-    return from_options(measured_options(log), s)

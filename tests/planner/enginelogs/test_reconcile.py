@@ -14,13 +14,14 @@ from planner.__main__ import main
 from planner.api import model_of
 from planner.capacity import plan
 from planner.enginelogs import Reconciliation, read_log, reconcile
+from planner.enginelogs.assume import scenario_of
 from planner.enginelogs.causes import CANDIDATES
 from planner.enginelogs.compare import pool_figure
-from planner.enginelogs.measured import measured_options, with_measured
+from planner.enginelogs.measured import measured_options
 from planner.hardware import find
 from planner.messages.en import TEXT
 from planner.model import ModelSpec
-from planner.scenario import Scenario
+from planner.scenario import Scenario, from_options
 from planner.sources import load
 from tests.conftest import CONFIGS
 from tests.planner.enginelogs import logs
@@ -215,7 +216,7 @@ def test_measured_values_go_into_the_plan() -> None:
     log = read_log(logs.VLLM_V1)
     assert {k: v for k, v in measured_options(log).items() if k in ("kv_memory", "weight_bytes", "used_memory_bytes")} == {
         "kv_memory": round(54.02 * 2**30), "weight_bytes": 15 * 2**30, "used_memory_bytes": round(79.19 * 2**30) - round(78.6 * 2**30)}  # fmt: skip
-    s = with_measured(log, model(LLAMA))
+    s = from_options(measured_options(log), scenario_of(log, model(LLAMA), {})[0])
     assert (s.kv_memory, s.weight_bytes, s.max_model_len, s.engine) == (round(54.02 * 2**30), 15 * 2**30, 8192, "vllm")
     assert plan(model(LLAMA), None, s).kv_tokens == 442_528
 
